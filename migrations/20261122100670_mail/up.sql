@@ -142,7 +142,7 @@ CREATE TABLE mail.suppressions (
 -- For the deletion of the oldest ones of a project that has too many.
 CREATE INDEX suppressions_project_id_reason_created_at_idx ON mail.suppressions (project_id, reason, created_at);
 
--- The notifications of the relay's service. Rows are kept permanently, so that each one is applied only once.
+-- The notifications of the relay's service. Rows are kept for 30 days, so that each one is applied only once.
 CREATE TABLE mail.notifications (
     -- The id of the notification.
     id text CONSTRAINT notifications_pkey PRIMARY KEY,
@@ -153,6 +153,8 @@ CREATE TABLE mail.notifications (
     received_at timestamptz NOT NULL
 );
 CREATE INDEX notifications_relay_id_idx ON mail.notifications (relay_id) WHERE pending IS NOT NULL;
+-- For the purge.
+CREATE INDEX notifications_received_at_idx ON mail.notifications (received_at);
 
 -- The columns of projects that this context reads. Deleted projects are excluded.
 CREATE VIEW mail.projects AS

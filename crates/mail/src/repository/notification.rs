@@ -5,7 +5,7 @@ use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::Time;
 use serde_json::Value;
-use store::{Connection, Prepared, Result};
+use store::{Connection, Prepared, Result, purge_batch};
 
 use crate::schema::notifications;
 
@@ -49,6 +49,9 @@ pub trait NotificationRepository {
 
     /// Deletes the stored events that were received before this time, and whose id of the relay no mail has.
     async fn notification_expire(&mut self, before: Time) -> Result<()>;
+
+    /// Deletes a batch of notifications that were received before this time. Returns their number.
+    async fn notification_purge(&mut self, before: Time) -> Result<usize>;
 }
 
 /// The most notifications of one transaction, and the most ids of a list.
@@ -66,6 +69,9 @@ const LOCK_PENDING: &str = "SELECT id, pending AS event FROM mail.notifications
 const EXPIRE: &str = "UPDATE mail.notifications n SET pending = NULL
     WHERE pending IS NOT NULL AND received_at < $1
         AND NOT EXISTS (SELECT FROM mail.messages m WHERE m.relay_id = n.relay_id)";
+
+const PURGE: &str = "DELETE FROM mail.notifications
+    WHERE id = ANY (ARRAY(SELECT id FROM mail.notifications WHERE received_at < $1 ORDER BY received_at LIMIT $2))";
 
 impl NotificationRepository for Connection {
     async fn notification_insert(&mut self, id: &str, relay_id: &str, at: Time) -> Result<bool> {
@@ -104,5 +110,9 @@ impl NotificationRepository for Connection {
     async fn notification_expire(&mut self, before: Time) -> Result<()> {
         diesel::sql_query(EXPIRE).bind::<Timestamptz, _>(before).execute(self).await?;
         Ok(())
+    }
+
+    async fn notification_purge(&mut self, before: Time) -> Result<usize> {
+        purge_batch(self, PURGE, before).await
     }
 }

@@ -84,6 +84,27 @@ async fn notification_that_arrives_1000_times_is_applied_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn notifications_are_deleted_after_30_days() {
+    let kit = Kit::start().await;
+    kit.apply("old", "abc", DELIVERED, "ada@example.org").await;
+    // More than one batch.
+    let many = format!(
+        "INSERT INTO mail.notifications SELECT n::text, 'def', NULL, '{}' FROM generate_series(1, 1500) n",
+        kit.now()
+    );
+    kit.db_execute(&many).await;
+    kit.advance(24 * 3600);
+    kit.apply("new", "abc", DELIVERED, "ada@example.org").await;
+    kit.advance(29 * 24 * 3600);
+    kit.mail.purge_old().await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 1502);
+    kit.advance(1);
+    kit.mail.purge_old().await.unwrap();
+    let rest = "SELECT count(*) FROM mail.notifications WHERE id = 'new'";
+    assert_eq!((kit.db_number("SELECT count(*) FROM mail.notifications").await, kit.db_number(rest).await), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn event_that_precedes_the_relays_response_is_applied_later() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
