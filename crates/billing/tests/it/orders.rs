@@ -8,6 +8,29 @@ use serde_json::{Value, json};
 use crate::kit::{CREDIT, Kit, order};
 
 #[tokio::test]
+async fn webhooks_are_deleted_after_30_days_and_change_nothing_later() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let paid = order(org, "order_1", 500);
+    let mut unassigned = order(org, "order_2", 500);
+    unassigned["data"]["customer"]["external_id"] = "org_x".into();
+    let deliver = async || {
+        kit.deliver_as("assigned", &paid).await.unwrap();
+        kit.deliver_as("unassigned", &unassigned).await.unwrap();
+        (kit.count("webhooks").await, kit.count("unassigned_events").await, kit.balance(org).await)
+    };
+    assert_eq!(deliver().await, (2, 1, 500_000_000));
+    kit.clock.advance(30 * 24 * 3600);
+    kit.billing.purge_webhooks().await.unwrap();
+    assert_eq!(kit.count("webhooks").await, 2);
+    kit.clock.advance(1);
+    kit.billing.purge_webhooks().await.unwrap();
+    // The list of unassigned events is kept.
+    assert_eq!(kit.count("webhooks").await, 1);
+    assert_eq!(deliver().await, (2, 1, 500_000_000));
+}
+
+#[tokio::test]
 async fn order_is_credited_once_whatever_ids_it_arrives_under() {
     let kit = Kit::start().await;
     let org = kit.org("acme").await;
