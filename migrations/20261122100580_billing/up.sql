@@ -143,7 +143,7 @@ CREATE TABLE billing.ledger (
     -- The balance after this row.
     balance_micro_cents bigint NOT NULL,
     -- The provider's order of a top-up. Each order is credited only once.
-    order_id text CONSTRAINT ledger_order_id_key UNIQUE,
+    order_id text,
     -- The call, its project and its usage.
     call_id uuid CONSTRAINT ledger_call_id_key UNIQUE,
     project_id uuid,
@@ -170,6 +170,8 @@ CREATE TABLE billing.ledger (
     CONSTRAINT ledger_amount_check CHECK (CASE kind
         WHEN 'topup' THEN amount_micro_cents > 0 WHEN 'call' THEN amount_micro_cents <= 0 ELSE true END)
 );
+-- Without entries for calls, which are most of the rows.
+CREATE UNIQUE INDEX ledger_order_id_key ON billing.ledger (order_id) WHERE order_id IS NOT NULL;
 CREATE INDEX ledger_project_id_created_at_idx ON billing.ledger (project_id, created_at, ledger_id) WHERE kind = 'call';
 CREATE TRIGGER ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing.ledger
     FOR EACH STATEMENT EXECUTE FUNCTION store.reject_change();
