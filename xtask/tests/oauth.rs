@@ -4,6 +4,7 @@
 
 use std::process::{Command, Output};
 
+use kernel::{OrgId, UserId};
 use serde_json::{Value, json};
 use testkit::TestDatabase;
 
@@ -109,6 +110,36 @@ async fn keys_are_rotated_and_retired() {
     let private = database.rows("SELECT encode(private_key, 'base64') AS key FROM oauth.signing_keys").await;
     let audit = succeeds(&database, &["audit", "--json"]);
     assert!(private.iter().all(|row| !audit.contains(row["key"].as_str().unwrap())));
+}
+
+/// The command reads the log in steps of 10,000 events.
+#[tokio::test(flavor = "multi_thread")]
+async fn rare_audit_events_are_found_in_a_long_log() {
+    const RARE: &str = "n IN (1, 2, 10001, 10002, 20001)";
+    const UUID: &str = "00000000-0000-7000-8000-000000000001";
+    let database = TestDatabase::create().await;
+    let fill = format!(
+        "INSERT INTO store.audit (id, event, org_id, actor_id, account_id, credential, target, data, request_id, created_at) \
+         SELECT ('01a00000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, \
+             CASE WHEN {RARE} THEN 'rare' ELSE 'often' END, '{UUID}', \
+             CASE WHEN {RARE} AND n > 2 THEN '{UUID}'::uuid END, CASE WHEN {RARE} AND n < 3 THEN '{UUID}'::uuid END, \
+             'operator', n::text, '{{}}', 'req', now() FROM generate_series(1, 20001) n"
+    );
+    database.run(&fill).await;
+    let (user, org) = (UserId::from_uuid(UUID.parse().unwrap()), OrgId::from_uuid(UUID.parse().unwrap()));
+    let (user, org) = (user.to_string(), org.to_string());
+    let targets = |arguments: &[&str]| -> Vec<String> {
+        let printed = succeeds(&database, &[&["audit", "--json"], arguments].concat());
+        printed.lines().map(|line| json_of(line)["target"].as_str().unwrap().to_owned()).collect()
+    };
+    let rare = ["20001", "10002", "10001", "2", "1"];
+    for filter in [&["--event", "rare"][..], &["--user", user.as_str()]] {
+        assert_eq!(targets(filter), rare);
+        assert_eq!(targets(&[filter, &["--org", org.as_str()]].concat()), rare);
+        assert_eq!(targets(&[filter, &["--limit", "3"]].concat()), rare[..3]);
+    }
+    let all: Vec<String> = (1..=20001).rev().map(|n| n.to_string()).collect();
+    assert_eq!(targets(&["--limit", "100000"]), all);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,25 +107,65 @@ pub struct AuditRecord {
     pub created_at: Time,
 }
 
+/// The number of events in a step of [`Store::audit_events`]. No index finds the events of a user or a name in all
+/// organizations, because each change would pay for it. A statement that reads the whole log would reach its timeout.
+const STEP: i64 = 10_000;
+
+/// The oldest id of the next step, if the step is full. A step contains only events that an index finds: those of the
+/// organization, with the name.
+const STEP_START: &str = "\
+    SELECT id FROM store.audit \
+    WHERE ($1::uuid IS NULL OR org_id = $1 AND ($2::text IS NULL OR event = $2)) \
+      AND ($3::uuid IS NULL OR id >= $3) AND ($4::uuid IS NULL OR id < $4) \
+    ORDER BY id DESC OFFSET $5 - 1 LIMIT 1";
+
 const READ: &str = "\
     SELECT id, event, org_id, account_id, actor_id, credential, target, data, request_id, created_at FROM store.audit \
     WHERE ($1::text IS NULL OR event = $1) AND ($2::uuid IS NULL OR actor_id = $2 OR account_id = $2) \
-      AND ($3::uuid IS NULL OR org_id = $3) AND ($4::uuid IS NULL OR id >= $4) \
-    ORDER BY id DESC LIMIT $5";
+      AND ($3::uuid IS NULL OR org_id = $3) AND ($4::uuid IS NULL OR id >= $4) AND ($5::uuid IS NULL OR id < $5) \
+    ORDER BY id DESC LIMIT $6";
+
+#[derive(QueryableByName)]
+struct StepStart {
+    #[diesel(sql_type = Uuid)]
+    id: AuditId,
+}
 
 impl Store {
-    /// Returns the newest audit events of all organizations and accounts, newest first.
+    /// Returns the newest audit events of all organizations and accounts, newest first. Reads the log in steps, so it may
+    /// take minutes, but no statement takes long.
     ///
     /// # Errors
-    /// Returns an error if the statement fails.
+    /// Returns an error if a statement fails.
     pub async fn audit_events(&self, query: &AuditQuery, limit: i64) -> Result<Vec<AuditRecord>> {
-        let read = diesel::sql_query(READ)
-            .bind::<Nullable<Text>, _>(&query.event)
-            .bind::<Nullable<Uuid>, _>(query.user)
-            .bind::<Nullable<Uuid>, _>(query.org)
-            .bind::<Nullable<Uuid>, _>(query.since.map(AuditId::earliest_at))
-            .bind::<BigInt, _>(limit);
-        Ok(read.load(&mut *self.connection().await?).await?)
+        let AuditQuery { event, user, org, since } = query;
+        let since = since.map(AuditId::earliest_at);
+        let mut connection = self.connection().await?;
+        let (mut before, mut records, mut left) = (None::<AuditId>, Vec::new(), limit);
+        loop {
+            let step = diesel::sql_query(STEP_START)
+                .bind::<Nullable<Uuid>, _>(*org)
+                .bind::<Nullable<Text>, _>(event)
+                .bind::<Nullable<Uuid>, _>(since)
+                .bind::<Nullable<Uuid>, _>(before)
+                .bind::<BigInt, _>(STEP);
+            let start: Option<StepStart> = step.get_result(&mut *connection).await.optional()?;
+            let start = start.map(|step| step.id);
+            let read = diesel::sql_query(READ)
+                .bind::<Nullable<Text>, _>(event)
+                .bind::<Nullable<Uuid>, _>(*user)
+                .bind::<Nullable<Uuid>, _>(*org)
+                .bind::<Nullable<Uuid>, _>(start.or(since))
+                .bind::<Nullable<Uuid>, _>(before)
+                .bind::<BigInt, _>(left);
+            let found: Vec<AuditRecord> = read.load(&mut *connection).await?;
+            left = left.saturating_sub(i64::try_from(found.len()).unwrap_or(i64::MAX));
+            records.extend(found);
+            if left == 0 || start.is_none() {
+                return Ok(records);
+            }
+            before = start;
+        }
     }
 
     /// Appends an audit event for another organization that the change affects, in the transaction of the change. The
