@@ -156,11 +156,13 @@ CREATE INDEX notifications_relay_id_idx ON mail.notifications (relay_id) WHERE p
 -- For the purge.
 CREATE INDEX notifications_received_at_idx ON mail.notifications (received_at);
 
--- The columns of projects that this context reads. Deleted projects are excluded.
+-- The columns of projects that this context reads. Deleted projects are excluded. The home node is null while the
+-- project is suspended. This is a condition of the join, because Postgres cannot use an index for a computed column.
 CREATE VIEW mail.projects AS
-    SELECT p.id, p.name, p.org_id, o.slug, o.plan, d.domain AS email_domain,
-        CASE WHEN l.state <> 'suspended' THEN l.node_id END AS home_node_id, o.pro_retention_until
+    SELECT p.id, p.name, p.org_id, o.slug, o.plan, d.domain AS email_domain, l.node_id AS home_node_id,
+        o.pro_retention_until
     FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id
         LEFT JOIN resources.email_domains d ON d.project_id = p.id
-        LEFT JOIN convergence.placements l ON l.project_id = p.id AND l.ended_at IS NULL
+        LEFT JOIN convergence.placements l
+            ON l.project_id = p.id AND l.ended_at IS NULL AND l.state <> 'suspended'
     WHERE p.deleted_at IS NULL;

@@ -96,20 +96,29 @@ pub trait DeliveryRepository {
     async fn delivery_count(&mut self) -> Result<i64>;
 }
 
+// `waiting` skips through the index from project to project, so that the cost depends on the number of projects with
+// waiting mail, not on the number of projects. `home` is materialized, so that Postgres locks only mails of the node.
 // Selects the due mails per project, so that a project with many mails does not delay the others. Because of the array,
 // Postgres does not execute the subquery for each row.
-const CLAIM: &str = "UPDATE mail.deliveries d SET attempts = d.attempts + 1, node_id = $1, next_attempt_at = $3
+const CLAIM: &str = "WITH RECURSIVE waiting AS (
+        (SELECT project_id FROM mail.deliveries ORDER BY project_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT project_id FROM mail.deliveries WHERE project_id > w.project_id ORDER BY project_id LIMIT 1)
+        FROM waiting w WHERE w.project_id IS NOT NULL),
+    home AS MATERIALIZED (
+        SELECT p.id FROM waiting w JOIN mail.projects p ON p.id = w.project_id
+        WHERE p.home_node_id = $1 AND p.email_domain IS NOT NULL)
+    UPDATE mail.deliveries d SET attempts = d.attempts + 1, node_id = $1, next_attempt_at = $3
     FROM mail.messages m
     WHERE m.id = d.mail_id AND d.mail_id = ANY (ARRAY(
-        SELECT due.mail_id FROM mail.projects p CROSS JOIN LATERAL (
+        SELECT due.mail_id FROM home CROSS JOIN LATERAL (
             SELECT l.mail_id, l.next_attempt_at FROM mail.deliveries l
-            WHERE l.project_id = p.id AND l.next_attempt_at <= $2 AND l.expires_at > $2
+            WHERE l.project_id = home.id AND l.next_attempt_at <= $2 AND l.expires_at > $2
             ORDER BY l.next_attempt_at LIMIT greatest(0, $5 - (
                 SELECT count(*) FROM mail.deliveries f
-                WHERE f.project_id = p.id AND f.next_attempt_at > $2 AND f.node_id IS NOT NULL))
+                WHERE f.project_id = home.id AND f.next_attempt_at > $2 AND f.node_id IS NOT NULL))
             FOR UPDATE SKIP LOCKED
         ) due
-        WHERE p.home_node_id = $1 AND p.email_domain IS NOT NULL
         ORDER BY due.next_attempt_at LIMIT $4))
     RETURNING d.mail_id AS id, d.project_id AS project, d.attempts AS attempt, m.sender, m.recipients, m.size_bytes";
 

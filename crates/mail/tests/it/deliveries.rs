@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use diesel_async::AsyncConnection as _;
 use kernel::{MailId, NodeId};
-use mail::{ClaimedMail, DeliveryResult, MailError};
+use mail::{ClaimLimits, ClaimedMail, DeliveryRepository as _, DeliveryResult, MailError};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::kit::Kit;
@@ -230,4 +231,46 @@ async fn waiting_claim_returns_as_soon_as_a_mail_arrives() {
     });
     let id = kit.receive(shop, "a@example.org").await;
     assert_eq!(waiting.await.unwrap()[0].id, id);
+}
+
+/// Inserts many projects that have a mail domain, another home node and no mail.
+const OTHER_PROJECTS: &str = "
+    INSERT INTO convergence.nodes (id, name, token_hash, created_at)
+        VALUES (gen_random_uuid(), 'other', 'other', now());
+    INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at)
+        SELECT gen_random_uuid(), o.id, 'p' || n, 'public', 0, now() FROM orgs.orgs o, generate_series(1, 20000) n;
+    INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at)
+        SELECT p.id, n.id, 'active', 1, now() FROM projects.projects p JOIN convergence.nodes n ON n.name = 'other'
+        WHERE p.name <> 'shop';
+    INSERT INTO resources.email_domains SELECT id, name || '.other' FROM projects.projects WHERE name <> 'shop';
+    ANALYZE projects.projects;
+    ANALYZE convergence.placements;
+    ANALYZE resources.email_domains";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_does_not_read_projects_without_mail() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "a@example.org").await;
+    kit.db_execute(OTHER_PROJECTS).await;
+    kit.database.close_sessions();
+    let (now, limits) = (kit.now(), ClaimLimits { total: 20, per_project: 5 });
+    // Postgres updates the statistics when a connection closes.
+    let only_session = async || {
+        let sessions =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database()";
+        while kit.database.number(sessions).await != 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_user_tables";
+    only_session().await;
+    let before = kit.database.number(read).await;
+    let mut connection = store::Connection::establish(&kit.database.url()).await.unwrap();
+    let claimed = connection.delivery_claim(kit.node, now, now.plus_seconds(300), limits).await.unwrap();
+    drop(connection);
+    only_session().await;
+    let read = kit.database.number(read).await - before;
+    assert_eq!(claimed.iter().map(|claim| claim.id).collect::<Vec<_>>(), [id]);
+    assert!((1..1000).contains(&read), "{read} rows");
 }
