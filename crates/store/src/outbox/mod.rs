@@ -15,8 +15,9 @@
 //! **Fenced.** A claim increments the attempt number. The result of an attempt is written only while its number is the
 //! latest. So a stale worker changes nothing, and neither does a worker whose message was withdrawn.
 //!
-//! **Fair.** The organizations of a topic take turns ([`Store::enqueue_for`]). Each claim prefers the organizations with
-//! the fewest deliveries in progress in its process.
+//! **Fair.** The organizations of a topic take turns ([`Store::enqueue_for`]). A claim considers at most 64 of them, and
+//! begins after the last organization that the worker has served. It prefers the organizations with the fewest
+//! deliveries in progress in its process.
 //!
 //! Payloads are sealed, since they may contain a token. Topics and keys are not.
 

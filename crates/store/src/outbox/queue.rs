@@ -47,27 +47,43 @@ pub struct Counts {
 }
 
 // Tenants take turns: a message comes after those of tenants with fewer deliveries in progress, however long it waits.
-// Among equal ones, the choice is random, so that tenants with old messages cannot delay the others. The index skips
-// from tenant to tenant. `due` has more messages than one claim needs, because concurrent claims may have locked some.
+// Equal tenants follow each other in the order of their ids, so that tenants with old messages cannot delay the others.
+//
+// A claim considers at most 64 tenants with due messages, so that its cost does not depend on their number. `tenants`
+// skips through the index from tenant to tenant. It begins after the tenant $6, and at the end of the index it continues
+// with the first tenant, up to $6. `last` is the highest tenant that may follow. The row with position 0 is only the
+// start. `due` has more messages than one claim needs, because concurrent claims may have locked some.
 //
 // Selects the ids with an array. Postgres may run `IN (SELECT …)` for each row of the outer table, and would then claim
 // more than `LIMIT`.
 const CLAIM: &str = "WITH RECURSIVE tenants AS (
-         (SELECT tenant_id FROM store.outbox WHERE topic = $2 AND dead_lettered_at IS NULL ORDER BY tenant_id LIMIT 1)
+         SELECT $6 AS tenant_id, 0 AS position, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid AS last
          UNION ALL
-         SELECT (SELECT tenant_id FROM store.outbox
-             WHERE topic = $2 AND dead_lettered_at IS NULL AND tenant_id > t.tenant_id ORDER BY tenant_id LIMIT 1)
-         FROM tenants t WHERE t.tenant_id IS NOT NULL),
+         SELECT next.tenant_id, t.position + 1, next.last
+         FROM tenants t CROSS JOIN LATERAL (
+             (SELECT tenant_id, t.last FROM store.outbox
+                 WHERE topic = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
+                     AND tenant_id > t.tenant_id AND tenant_id <= t.last
+                 ORDER BY tenant_id LIMIT 1)
+             UNION ALL
+             (SELECT tenant_id, $6 FROM store.outbox
+                 WHERE topic = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
+                     AND tenant_id <= $6 AND t.last > $6
+                 ORDER BY tenant_id LIMIT 1)
+             LIMIT 1) next
+         WHERE t.position < 64),
      due AS (
-         SELECT m.id, m.number + (SELECT count(*) FROM unnest($5) busy WHERE busy = t.tenant_id) AS turn
+         SELECT m.id, t.position, m.number + (SELECT count(*) FROM unnest($5) busy WHERE busy = t.tenant_id) AS turn
          FROM tenants t CROSS JOIN LATERAL (
              SELECT id, row_number() OVER (ORDER BY next_attempt_at, id) AS number FROM store.outbox
              WHERE topic = $2 AND tenant_id = t.tenant_id AND dead_lettered_at IS NULL AND next_attempt_at <= $3
-             ORDER BY next_attempt_at, id LIMIT $4 + 24) m)
+             ORDER BY next_attempt_at, id LIMIT $4 + 56) m
+         WHERE t.position > 0
+         ORDER BY turn, position LIMIT $4 + 56)
      UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
          SELECT o.id FROM due JOIN store.outbox o ON o.id = due.id
          WHERE o.dead_lettered_at IS NULL AND o.next_attempt_at <= $3
-         ORDER BY due.turn, random() LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
+         ORDER BY due.turn, due.position LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
      RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, retry_until";
 
 // A message without an attempt that is not due waits for its time, not for its receiver.
@@ -77,12 +93,13 @@ const COUNT: &str = "SELECT
      FROM store.outbox WHERE topic = $1";
 
 /// Claims up to `limit` due messages. No other worker can claim them before `until`. `busy` contains the tenant of each
-/// delivery in progress.
+/// delivery in progress. The search for tenants begins after `last_tenant`.
 pub(super) async fn claim(
     connection: &mut Connection,
     topic: &str,
     limit: usize,
     busy: &[Uuid],
+    last_tenant: Uuid,
     now: Time,
     until: Time,
 ) -> Result<Vec<ClaimedMessage>> {
@@ -91,7 +108,8 @@ pub(super) async fn claim(
         .bind::<Text, _>(topic)
         .bind::<Timestamptz, _>(now)
         .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
-        .bind::<Array<SqlUuid>, _>(busy);
+        .bind::<Array<SqlUuid>, _>(busy)
+        .bind::<SqlUuid, _>(last_tenant);
     Ok(Prepared(query).load(connection).await?)
 }
 

@@ -55,8 +55,13 @@ impl Store {
     /// may run workers for the same topic. The caller must be in a tokio runtime.
     pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
         let (stop, stopping) = watch::channel(false);
-        let delivery_loop =
-            DeliveryLoop { store: self.clone(), handler, deliveries: JoinSet::new(), tenants: HashMap::new() };
+        let delivery_loop = DeliveryLoop {
+            store: self.clone(),
+            handler,
+            deliveries: JoinSet::new(),
+            tenants: HashMap::new(),
+            last_tenant: Uuid::nil(),
+        };
         OutboxWorker { task: tokio::spawn(delivery_loop.run(stopping)), stop }
     }
 }
@@ -83,6 +88,8 @@ struct DeliveryLoop {
     deliveries: JoinSet<()>,
     /// The tenants of the deliveries in progress.
     tenants: HashMap<task::Id, Uuid>,
+    /// The tenant after which the next claim begins, so that each tenant gets its turn.
+    last_tenant: Uuid,
 }
 
 impl DeliveryLoop {
@@ -126,8 +133,11 @@ impl DeliveryLoop {
         let until = now.plus_seconds(LEASE.as_secs().cast_signed());
         let busy: Vec<Uuid> = self.tenants.values().copied().collect();
         let mut connection = self.store.connection().await?;
-        let claimed = queue::claim(&mut connection, topic, free_slots, &busy, now, until).await?;
+        let claimed = queue::claim(&mut connection, topic, free_slots, &busy, self.last_tenant, now, until).await?;
         drop(connection);
+        // The claim begins after the last tenant, so the tenants up to this one come at its end.
+        let furthest = claimed.iter().map(|message| message.tenant_id).max_by_key(|id| (*id <= self.last_tenant, *id));
+        self.last_tenant = furthest.unwrap_or(self.last_tenant);
         let more = claimed.len() >= free_slots;
         for message in claimed {
             let span = tracing::info_span!("deliver", topic, id = %message.attempt().id);

@@ -5,6 +5,7 @@
 mod delivery;
 mod failures;
 mod kit;
+mod many_tenants;
 mod operator;
 mod sealing;
 mod withdrawal;
