@@ -205,6 +205,13 @@ async fn responses_have_security_headers_and_cors_allows_only_the_dashboard() {
         from("http://localhost:3000", Method::GET).await.header("access-control-allow-origin"),
         "http://localhost:3000"
     );
+    // Pages can read the name of a download, and the reason of a 401.
+    let response = from("http://localhost:3000", Method::GET).await;
+    let exposed = response.header("access-control-expose-headers").to_ascii_lowercase();
+    let exposed: Vec<&str> = exposed.split(',').map(str::trim).collect();
+    for name in ["content-disposition", "etag", "retry-after", "www-authenticate", "x-request-id"] {
+        assert!(exposed.contains(&name), "{name}: {exposed:?}");
+    }
     for origin in ["http://localhost:3001", "http://localhost:3000.evil.example", "null"] {
         assert_eq!(from(origin, Method::GET).await.header("access-control-allow-origin"), "", "{origin}");
         assert_eq!(from(origin, Method::OPTIONS).await.header("access-control-allow-origin"), "", "{origin}");

@@ -2,7 +2,7 @@
 
 use actix_cors::{Cors, CorsError};
 use actix_web::dev::ServiceResponse;
-use actix_web::http::header::{ETAG, RETRY_AFTER};
+use actix_web::http::header::{CONTENT_DISPOSITION, ETAG, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::web::Data;
 
 use crate::config::{Config, allows_every_origin};
@@ -29,7 +29,7 @@ pub(crate) fn cors(config: &Config) -> Cors {
         .allowed_origin_fn(|_, request| allows_every_origin(request.uri.path()))
         .allowed_methods(METHODS)
         .allowed_headers(HEADERS)
-        .expose_headers([ETAG, RETRY_AFTER])
+        .expose_headers([CONTENT_DISPOSITION, ETAG, RETRY_AFTER, WWW_AUTHENTICATE])
         .expose_headers(["x-request-id", "ratelimit", "ratelimit-policy", "idempotent-replayed"])
         .max_age(600)
 }
