@@ -98,12 +98,18 @@ async fn json_is_parsed_strictly() {
     assert_eq!(large.expect_error(413, "payload_too_large")["details"]["limit"], 65_536);
     raw(&ada, "text/plain", "{}").await.expect_error(415, "unsupported_media_type");
     raw(&ada, "application/x-www-form-urlencoded", "slug=acme").await.expect_error(415, "unsupported_media_type");
-    let encoded = ada
-        .send(Method::POST, "/v1/orgs", |request| {
-            request.header("content-encoding", "gzip").json(&json!({ "slug": "acme" }))
-        })
-        .await;
-    encoded.expect_error(415, "unsupported_media_type");
+    let encoded = async |coding: &str, slug: &str| {
+        let build = |request: reqwest::RequestBuilder| {
+            request.header("content-encoding", coding).json(&json!({ "slug": slug }))
+        };
+        ada.send(Method::POST, "/v1/orgs", build).await
+    };
+    for coding in ["gzip", "identity, gzip"] {
+        let refused = encoded(coding, "acme").await;
+        refused.expect_error(415, "unsupported_media_type");
+        assert_eq!(refused.header("accept-encoding"), "identity");
+    }
+    encoded("Identity", "plain").await.expect(201);
     raw(&ada, "application/json; charset=utf-8", r#"{"slug":"acme"}"#).await.expect(201);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use actix_web::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use futures_util::StreamExt as _;
 
 use crate::http::guard;
@@ -22,14 +22,18 @@ const PROMPT_BODY_TIMEOUT: Duration = Duration::from_millis(50);
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn expect_content_type(request: &HttpRequest, expected: &str) -> Result<(), Problem> {
-    let encoded = request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+    // The names of codings are case-insensitive (RFC 9110 section 8.4.1).
+    let mut codings = request.headers().get_all(CONTENT_ENCODING);
+    let is_encoded = codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"));
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
-    if encoded || !essence.eq_ignore_ascii_case(expected) {
-        let message = format!("send the body as Content-Type: {expected}, without a Content-Encoding");
-        return Err(Problem::new(&protocol::UNSUPPORTED_MEDIA_TYPE, message));
+    if !is_encoded && essence.eq_ignore_ascii_case(expected) {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("send the body as Content-Type: {expected}, without a Content-Encoding");
+    let problem = Problem::new(&protocol::UNSUPPORTED_MEDIA_TYPE, message);
+    // RFC 9110 section 15.5.16.
+    Err(if is_encoded { problem.with_header(ACCEPT_ENCODING, "identity") } else { problem })
 }
 
 /// Reads a body of at most `limit` bytes. While a slow body arrives, the request holds no permit of the concurrency
