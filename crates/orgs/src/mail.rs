@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::{InviteId, NotificationId, Role, Time, Token, TokenKind};
+use kernel::{InviteId, NotificationId, OrgId, Role, Time, Token, TokenKind, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -36,7 +36,9 @@ pub(crate) struct NotificationMail {
     notification: NotificationId,
     /// The creator of the organization, or the organization itself if the creator no longer exists.
     sender: String,
+    recipient: UserId,
     to: String,
+    org_id: OrgId,
     org: String,
     title: String,
     message: String,
@@ -87,10 +89,10 @@ impl InviteMail {
 }
 
 impl NotificationMail {
-    pub(crate) fn new(notification: &Notification, to: String, org: &OrgRecord) -> Self {
+    pub(crate) fn new(notification: &Notification, recipient: UserId, to: String, org: &OrgRecord) -> Self {
         let Notification { id, title, message, .. } = notification.clone();
         let sender = org.created_by.map_or_else(|| org.id.to_string(), |user| user.to_string());
-        Self { notification: id, sender, to, org: org.name.clone(), title, message }
+        Self { notification: id, sender, recipient, to, org_id: org.id, org: org.name.clone(), title, message }
     }
 
     fn render(self, site: &Site, id: String, date: Time) -> MailMessage {
@@ -136,7 +138,7 @@ impl OutboxHandler for NotificationMails {
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: NotificationMail = message.parse()?;
         // The first attempt takes the permit for all attempts.
-        let is_permitted = message.attempts > 1 || self.take_permit(&mail).await?;
+        let is_permitted = self.is_recipient(&mail).await? && (message.attempts > 1 || self.take_permit(&mail).await?);
         if is_permitted {
             self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
         }
@@ -154,6 +156,14 @@ impl OutboxHandler for NotificationMails {
 }
 
 impl NotificationMails {
+    /// Returns whether the recipient is still an admin with the same address. The mail can wait for hours, and
+    /// notifications are only for members.
+    async fn is_recipient(&self, mail: &NotificationMail) -> Result<bool, DeliveryError> {
+        let is_admin =
+            async { self.store.connection().await?.admin_has_email(mail.org_id, mail.recipient, &mail.to).await };
+        is_admin.await.map_err(|error| DeliveryError::transient(&error))
+    }
+
     /// Returns whether another mail may be sent to the address. The mails of all organizations of a creator count
     /// together, because anyone can create organizations and add others as admins. The mails of different creators
     /// count separately. Otherwise a user could use up the limit of an address, and so hide the notifications of others.

@@ -3,7 +3,7 @@
 use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{NotificationId, OrgId, Paging, ProjectId, Role, Time};
+use kernel::{NotificationId, OrgId, Paging, ProjectId, Role, Time, UserId};
 use store::{Connection, Prepared, Result, any_of, newest_first};
 
 use crate::model::{Notification, NotificationKind};
@@ -37,8 +37,11 @@ pub trait NotificationRepository {
     /// Stores the time at which the first mail was sent.
     async fn notification_mark_sent(&mut self, notification: NotificationId, at: Time) -> Result<()>;
 
-    /// Returns the addresses of the admins who have one.
-    async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<String>>;
+    /// Returns the admins who have an address, and their addresses.
+    async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<(UserId, String)>>;
+
+    /// Returns whether the user is an admin with this address.
+    async fn admin_has_email(&mut self, org: OrgId, user: UserId, email: &str) -> Result<bool>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -112,13 +115,22 @@ impl NotificationRepository for Connection {
         Ok(())
     }
 
-    async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<String>> {
+    async fn admin_emails(&mut self, org: OrgId) -> Result<Vec<(UserId, String)>> {
         let admins = members::table
             .inner_join(user_profiles::table.on(user_profiles::id.eq(members::user_id)))
             .filter(members::org_id.eq(org).and(members::role.eq(Role::Admin)).and(user_profiles::email.is_not_null()))
-            .select(user_profiles::email.assume_not_null())
+            .select((members::user_id, user_profiles::email.assume_not_null()))
             .order(members::user_id);
         Ok(admins.load(self).await?)
+    }
+
+    async fn admin_has_email(&mut self, org: OrgId, user: UserId, email: &str) -> Result<bool> {
+        let admin = members::table
+            .inner_join(user_profiles::table.on(user_profiles::id.eq(members::user_id)))
+            .filter(members::org_id.eq(org).and(members::user_id.eq(user)).and(members::role.eq(Role::Admin)))
+            .filter(user_profiles::email.eq(email))
+            .select(members::user_id);
+        Ok(diesel::select(exists(admin)).get_result(self).await?)
     }
 }
 

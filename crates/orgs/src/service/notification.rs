@@ -50,8 +50,8 @@ impl Orgs {
         tx.notification_insert(org, project_id, &notification).await?;
         if self.site.sends_mail {
             let record = tx.org_find(org).await?.ok_or(OrgError::OrgNotFound)?;
-            for to in tx.admin_emails(org).await? {
-                let mail = NotificationMail::new(&notification, to, &record);
+            for (recipient, to) in tx.admin_emails(org).await? {
+                let mail = NotificationMail::new(&notification, recipient, to, &record);
                 self.store.enqueue_for(tx, NOTIFICATION, org, &id.to_string(), &mail).await?;
             }
         }

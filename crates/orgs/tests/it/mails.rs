@@ -299,3 +299,42 @@ async fn notification_is_mailed_to_admins_and_sent_with_the_first_mail() {
         assert!(mail.footer.contains("Acme & Sons"), "{}", mail.footer);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_notification_is_mailed_only_to_users_who_are_still_admins() {
+    let kit = Kit::start().await;
+    let (org, _) = acme(&kit).await;
+    for subject in ["demoted", "removed", "moved"] {
+        kit.joined(org, subject, Role::Admin).await;
+    }
+    let mailer = Arc::new(FakeMailer::default());
+    let notice = Notice::BackupFailed { project: project("shop"), reason: "The store is full".to_owned() };
+    raise(&kit.orgs, &kit, org, notice).await.unwrap().unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 4);
+    let user = |subject: &str| format!("(SELECT id FROM identity.users WHERE subject = '{subject}')");
+    for change in [
+        format!("UPDATE orgs.members SET role = 'member' WHERE user_id = {}", user("demoted")),
+        format!("DELETE FROM orgs.members WHERE user_id = {}", user("removed")),
+        "UPDATE identity.users SET email = 'other@example.org' WHERE subject = 'moved'".to_owned(),
+    ] {
+        kit.db_execute(&change).await;
+    }
+    deliver(&kit, notifications(&kit, &mailer, 60)).await;
+    let sent = mailer.sent();
+    let recipients: Vec<&str> = sent.iter().map(|mail| mail.to.as_str()).collect();
+    assert_eq!(recipients, ["ada@example.org"]);
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notification_without_a_remaining_recipient_stays_unsent() {
+    let kit = Kit::start().await;
+    let (org, _) = acme(&kit).await;
+    let mailer = Arc::new(FakeMailer::default());
+    let notice = Notice::BackupFailed { project: project("shop"), reason: "The store is full".to_owned() };
+    raise(&kit.orgs, &kit, org, notice).await.unwrap().unwrap();
+    kit.db_execute("UPDATE orgs.members SET role = 'member'").await;
+    deliver(&kit, notifications(&kit, &mailer, 60)).await;
+    assert_eq!((mailer.sent(), kit.db_number("SELECT count(*) FROM store.outbox").await), (vec![], 0));
+    assert_eq!(kit.orgs.notifications(org, &Paging::default()).await.unwrap().items[0].sent_at, None);
+}
