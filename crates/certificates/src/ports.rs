@@ -184,6 +184,10 @@ pub trait Zones: Send + Sync {
 /// The desired state of nodes.
 #[async_trait]
 pub trait DesiredPart: Send + Sync {
+    /// Locks the placements of these projects, in the order of their ids. A transaction that publishes the certificates
+    /// of several projects calls it first.
+    async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
+
     /// Writes the certificates of a project to the desired state of its node, in the caller's transaction. Without
     /// certificates, removes the part.
     async fn publish(

@@ -29,6 +29,15 @@ impl<P: DesiredPart> PartWriter<P> {
         Self { writer, part: PhantomData }
     }
 
+    /// Locks the placements of these projects, in the order of their ids. A transaction that writes parts of several
+    /// projects calls it first, because each write also locks the node.
+    ///
+    /// # Errors
+    /// Returns [`ConvergenceError::Store`].
+    pub async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> Result<()> {
+        Ok(tx.placement_lock_all(projects).await?)
+    }
+
     /// Writes the part with the next revision of the home node. Call it in the transaction that decides about the part.
     /// The first part of a project also assigns the project to the node with the fewest placements.
     ///

@@ -71,7 +71,12 @@ pub struct LiveAccess {
 /// The desired state of projects on their nodes.
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
-    /// Writes the desired state that this context owns, in the caller's transaction.
+    /// Locks the placements of these projects, in the order of their ids. A transaction that writes the desired state
+    /// of several projects calls it first.
+    async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
+
+    /// Writes the desired state that this context owns, in the caller's transaction. Locks the node, so the transaction
+    /// has already locked the zones that it needs.
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()>;
 
     /// Removes the desired state of a project, and the secrets that other contexts have about it, in the transaction
@@ -132,8 +137,8 @@ pub trait Zones: Send + Sync {
     /// nothing for a name outside the organization's zones.
     async fn link(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<PublishedRecords>;
 
-    /// Removes the records that [`Self::link`] published, in the caller's transaction.
-    async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
+    /// Removes the records that [`Self::link`] published for these names, in the caller's transaction.
+    async fn unlink(&self, tx: &mut Connection, org: OrgId, names: &[&str]) -> store::Result<()>;
 }
 
 /// A failed DNS lookup.

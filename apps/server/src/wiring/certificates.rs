@@ -144,6 +144,10 @@ struct PartPort(PartWriter<protocol::Certificates>);
 
 #[async_trait]
 impl DesiredPart for PartPort {
+    async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
+        self.0.lock(tx, projects).await.map_err(|error| error.into_store_error())
+    }
+
     async fn publish(
         &self,
         tx: &mut Connection,

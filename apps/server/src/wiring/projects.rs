@@ -140,9 +140,14 @@ struct ConvergencePort {
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
+    async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
+        self.site.lock(tx, projects).await.map_err(IntoStoreError::into_store_error)
+    }
+
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
-        self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)?;
-        self.certificates.sync(tx, project).await.map(drop)
+        // The certificates first: they can lock a zone and placements of other projects, which come before the node.
+        self.certificates.sync(tx, project).await?;
+        self.site.write(tx, project, &site(live)).await.map_err(IntoStoreError::into_store_error)
     }
 
     async fn remove(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
@@ -240,8 +245,8 @@ impl projects::Zones for ZonesPort {
         })
     }
 
-    async fn unlink(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
-        self.0.unlink(tx, org, name).await.map_err(IntoStoreError::into_store_error)
+    async fn unlink(&self, tx: &mut Connection, org: OrgId, names: &[&str]) -> store::Result<()> {
+        self.0.unlink(tx, org, names).await.map_err(IntoStoreError::into_store_error)
     }
 }
 

@@ -65,7 +65,9 @@ impl Certificates {
             }
             tx.name_upsert(&hostname.name, hostname.org, Some(project), now).await?;
         }
-        for project in former.into_iter().chain([project]) {
+        let changed: Vec<ProjectId> = former.into_iter().chain([project]).collect();
+        self.ports.desired.lock(tx, &changed).await?;
+        for project in changed {
             self.publish(tx, project).await?;
         }
         Ok(true)

@@ -187,6 +187,10 @@ impl Zones for TestPorts {
 
 #[async_trait]
 impl DesiredPart for TestPorts {
+    async fn lock(&self, _: &mut Connection, _: &[ProjectId]) -> store::Result<()> {
+        Ok(())
+    }
+
     async fn publish(
         &self,
         _: &mut Connection,

@@ -15,6 +15,9 @@ pub trait PlacementRepository {
     /// Locks the project's placement.
     async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>>;
 
+    /// Locks the placements of these projects, in the order of their ids.
+    async fn placement_lock_all(&mut self, projects: &[ProjectId]) -> Result<()>;
+
     /// Inserts a placement that is pending, or that has already ended. Returns false if the project has a placement.
     async fn placement_insert(&mut self, project: ProjectId, at: Time, ended_at: Option<Time>) -> Result<bool>;
 
@@ -80,6 +83,12 @@ impl PlacementRepository for Connection {
     async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>> {
         let query = placements::table.find(project).select(PlacementRecord::as_select()).for_update();
         Ok(query.first(self).await.optional()?)
+    }
+
+    async fn placement_lock_all(&mut self, projects: &[ProjectId]) -> Result<()> {
+        let query = placements::table.filter(placements::project_id.eq_any(projects)).select(placements::project_id);
+        query.order(placements::project_id).for_update().load::<ProjectId>(self).await?;
+        Ok(())
     }
 
     async fn placement_insert(&mut self, project: ProjectId, at: Time, ended_at: Option<Time>) -> Result<bool> {

@@ -112,12 +112,37 @@ impl Dns {
         Ok(None)
     }
 
-    /// Deletes the records that [`Dns::link`] wrote, in the caller's transaction.
+    /// Deletes the records that [`Dns::link`] wrote for these names, in the caller's transaction.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
-    pub async fn unlink(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<()> {
-        self.delete_managed(tx, org, host, ManagedBy::Project).await
+    pub async fn unlink(&self, tx: &mut Connection, org: OrgId, hosts: &[&str]) -> Result<()> {
+        if hosts.len() > 1 {
+            self.lock_all_enclosing_zones(tx, org, hosts).await?;
+        }
+        for host in hosts {
+            self.delete_managed(tx, org, host, ManagedBy::Project).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks all zones that contain one of these names, in a fixed order: shorter names first, like
+    /// [`Self::delete_managed`], and then alphabetically. So transactions with several names cannot deadlock.
+    async fn lock_all_enclosing_zones(&self, tx: &mut Connection, org: OrgId, hosts: &[&str]) -> Result<()> {
+        if self.hosting.is_none() {
+            return Ok(());
+        }
+        let mut zones: Vec<ZoneName> = Vec::new();
+        for host in hosts {
+            zones.extend(tx.zones_enclosing(org, host).await?);
+        }
+        zones.sort_unstable();
+        zones.dedup();
+        zones.sort_by_key(|zone| zone.as_str().len());
+        for zone in &zones {
+            tx.zone_lock(org, zone).await?;
+        }
+        Ok(())
     }
 
     /// Deletes the rrsets at a name that a part of the platform manages.

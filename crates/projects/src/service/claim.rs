@@ -217,10 +217,16 @@ impl Projects {
                 if status.holder.as_ref() != Some(seen) || !tx.claim_take_over(&takeover, seen).await? {
                     return Ok(Outcome::Unchanged(None));
                 }
-                if seen.state == HostnameState::Active {
-                    self.stop_serving(tx, loser.org, loser.project, name).await?;
+                let was_served = seen.state == HostnameState::Active;
+                if was_served {
+                    self.zones.unlink(tx, loser.org, &[name]).await?;
                 }
-                self.start_serving(tx, org.id, project, name).await?;
+                self.link(tx, org.id, project, name).await?;
+                self.placements.lock(tx, &[loser.project, project]).await?;
+                if was_served {
+                    self.update_desired(tx, loser.project).await?;
+                }
+                self.update_desired(tx, project).await?;
                 self.announce_takeover(tx, name, winner, loser).await?;
                 let hostname = tx.hostname_find(project, name).await?.ok_or(ProjectError::HostnameNotFound)?;
                 let data = json!({ "hostname": name, "proof": Proof::Txt, "takenOver": true });

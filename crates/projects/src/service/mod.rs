@@ -263,9 +263,8 @@ impl Projects {
                 let hostnames = tx.hostname_list(project).await?;
                 tx.project_delete(project, now).await?;
                 let custom = |it: &&Hostname| it.kind == HostnameKind::Custom && it.state == HostnameState::Active;
-                for hostname in hostnames.iter().filter(custom) {
-                    self.zones.unlink(tx, org.id, &hostname.name).await?;
-                }
+                let names: Vec<&str> = hostnames.iter().filter(custom).map(|it| it.name.as_str()).collect();
+                self.zones.unlink(tx, org.id, &names).await?;
                 // Remove the desired state even without a deployment, because other contexts may have written a part of
                 // it.
                 self.placements.remove(tx, project).await?;
@@ -286,7 +285,7 @@ impl Projects {
     }
 
     /// Writes the project's current state to the node's desired state. Does nothing before the first deployment. The
-    /// caller holds the project's row lock.
+    /// caller holds the project's row lock. This locks the node, so no lock of a zone may follow.
     async fn update_desired(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
         if let Some(live) = tx.project_live(project).await? {
             self.placements.set_desired(tx, project, live).await?;

@@ -175,16 +175,17 @@ impl Projects {
         Ok(true)
     }
 
-    /// Serves an active hostname, and publishes its records if it is in a hosted zone. The caller holds the project's
-    /// row lock.
-    pub(super) async fn start_serving(
-        &self,
-        tx: &mut Connection,
-        org: OrgId,
-        project: ProjectId,
-        name: &str,
-    ) -> Result<()> {
-        self.update_desired(tx, project).await?;
+    /// Publishes the records of an active hostname if it is in a hosted zone, and serves it. The caller holds the
+    /// project's row lock.
+    async fn start_serving(&self, tx: &mut Connection, org: OrgId, project: ProjectId, name: &str) -> Result<()> {
+        // The tenant can hold the lock of the zone, and all projects of the node share the lock of the node.
+        self.link(tx, org, project, name).await?;
+        self.update_desired(tx, project).await
+    }
+
+    /// Publishes the records of an active hostname if it is in a hosted zone. Stores the reason if it cannot. The
+    /// caller holds the project's row lock, and has not written the desired state of any project.
+    pub(super) async fn link(&self, tx: &mut Connection, org: OrgId, project: ProjectId, name: &str) -> Result<()> {
         let PublishedRecords { problem, .. } = self.zones.link(tx, org, name).await?;
         if problem.is_some() {
             tx.hostname_set_error(project, name, problem.as_deref()).await?;
@@ -192,8 +193,8 @@ impl Projects {
         Ok(())
     }
 
-    /// Stops serving a hostname and removes its records. The caller holds the project's row lock, and has already
-    /// deleted the hostname, deactivated it, or given it to another project.
+    /// Removes the records of a hostname and stops serving it. The caller holds the project's row lock, and has already
+    /// deleted or deactivated the hostname.
     pub(super) async fn stop_serving(
         &self,
         tx: &mut Connection,
@@ -201,8 +202,8 @@ impl Projects {
         project: ProjectId,
         name: &str,
     ) -> Result<()> {
-        self.update_desired(tx, project).await?;
-        Ok(self.zones.unlink(tx, org, name).await?)
+        self.zones.unlink(tx, org, &[name]).await?;
+        self.update_desired(tx, project).await
     }
 
     /// Publishes the DNS records of an active hostname, if its zone does not have them yet.

@@ -1,9 +1,10 @@
 //! Records of project hostnames in hosted zones.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{ZONE, create, put, setup, unmanaged};
-use crate::support::{App, Caller};
+use crate::support::{App, Caller, HeldLocks, ManualNode, eventually, site};
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
@@ -35,7 +36,7 @@ async fn hostname_in_a_hosted_zone_is_active_immediately_and_its_record_is_manag
     claim(&ada, "a.example.org").await;
     claim(&ada, "b.deep.example.org").await;
     assert_eq!(managed(&ada).await.len(), 2);
-    ada.send(reqwest::Method::DELETE, "/v1/orgs/ada/projects/site", |it| it.json(&json!({ "confirm": "site" })))
+    ada.send(Method::DELETE, "/v1/orgs/ada/projects/site", |it| it.json(&json!({ "confirm": "site" })))
         .await
         .expect(204);
     assert_eq!(managed(&ada).await, [""; 0]);
@@ -144,6 +145,75 @@ async fn record_of_a_hostname_moves_into_a_new_zone_and_back() {
     assert_eq!(managed(&ada).await, [""; 0]);
     let events = app.db_audit("ada").await;
     assert_eq!(events[events.len() - 3..], ["dns.zone.create", "dns.zone.delete", "hostname.delete"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostname_that_waits_for_its_zone_does_not_block_the_node() {
+    let (app, ada) = setup().await;
+    let bob = app.sign_in("bob").await;
+    // Both projects have the same home node.
+    ManualNode::new(&app).await;
+    let deploy = async |caller: &Caller, org: &str| {
+        caller.upload(&format!("/v1/orgs/{org}/projects/site/deployments"), site("page")).await.expect(201);
+    };
+    for (caller, org) in [(&ada, "ada"), (&bob, "bob")] {
+        caller.post(&format!("/v1/orgs/{org}/projects"), json!({ "name": "site" })).await.expect(201);
+        deploy(caller, org).await;
+    }
+    let add = async || ada.post(HOSTNAMES, json!({ "name": "www.example.org" })).await;
+    let delete = async || ada.delete(&format!("{HOSTNAMES}/www.example.org")).await;
+    let lock_zone = async || app.hold("SELECT FROM dns.zones WHERE name = 'example.org' FOR UPDATE").await;
+    let deploy_during_wait = async |zone: HeldLocks| {
+        assert!(!app.waiting_transaction_locks_node().await, "the node is locked before the zone");
+        deploy(&bob, "bob").await;
+        zone.commit("").await;
+    };
+    // A change returns 503 if the deployment took longer than the timeout of its lock.
+    let zone = lock_zone().await;
+    let (added, ()) = tokio::join!(add(), deploy_during_wait(zone));
+    if added.status == 503 {
+        add().await.expect(200);
+    }
+    assert_eq!(managed(&ada).await.len(), 1);
+    let zone = lock_zone().await;
+    let (deleted, ()) = tokio::join!(delete(), deploy_during_wait(zone));
+    if deleted.status == 503 {
+        delete().await.expect(204);
+    }
+    assert_eq!(managed(&ada).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_a_project_locks_its_zones_in_a_fixed_order() {
+    let (app, ada) = setup().await;
+    create(&ada, "ada", "second.example").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    for name in ["a.second.example", "b.example.org"] {
+        claim(&ada, name).await;
+    }
+    let first = app.hold("SELECT FROM dns.zones WHERE name = 'example.org' FOR UPDATE").await;
+    let second = app.hold("SELECT FROM dns.zones WHERE name = 'second.example' FOR UPDATE").await;
+    let delete = async || {
+        let confirm = json!({ "confirm": "site" });
+        ada.send(Method::DELETE, "/v1/orgs/ada/projects/site", |request| request.json(&confirm)).await
+    };
+    let others = async {
+        let blocker = "SELECT b.query FROM pg_stat_activity a JOIN pg_stat_activity b \
+                       ON b.pid = ANY (pg_blocking_pids(a.pid)) \
+                       WHERE a.wait_event_type = 'Lock' AND a.datname = current_database()";
+        let blocked_by = async || app.db_rows(blocker).await.first().map(|row| row["query"].to_string());
+        let statement = eventually("the deletion waits for a zone", blocked_by).await;
+        // The shorter name comes first.
+        assert!(statement.contains("'example.org'"), "{statement}");
+        first.commit("").await;
+        second.commit("").await;
+    };
+    let (deleted, ()) = tokio::join!(delete(), others);
+    // The deletion returns 503 if the check took longer than the timeout of a lock.
+    if deleted.status == 503 {
+        delete().await.expect(204);
+    }
+    assert_eq!(managed(&ada).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use sandbox::{DnsFault, DnsServer, RecordType};
 use serde_json::{Value, json};
 
-use crate::support::{ApiResponse, App, Caller, site};
+use crate::support::{ApiResponse, App, Caller, ManualNode, site};
 
 const NAME: &str = "www.example.org";
 const RECORD: &str = "_svc-verify.www.example.org";
@@ -106,6 +106,35 @@ async fn published_txt_record_takes_a_served_hostname_over() {
     dns.set(RECORD, RecordType::TXT, &[&of_ada]);
     assert_eq!(add(&ada, "ada").await.expect(200)["state"], "active");
     assert_eq!(served(&app, "bob").await, json!(["site-bob.localhost"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn takeover_locks_both_placements_before_their_node() {
+    let (app, dns) = setup().await;
+    ManualNode::new(&app).await;
+    let (ada, bob) = (owner_of_site(&app, "ada").await, owner_of_site(&app, "bob").await);
+    add(&ada, "ada").await.expect(200);
+    dns.set(NAME, RecordType::CNAME, &["fallback.localhost."]);
+    let verified = ada.post(&format!("{}/{NAME}/verify", hostnames("ada")), json!({})).await;
+    assert_eq!(verified.expect(200)["state"], "active");
+    let value = refused(&bob, "bob").await;
+    dns.set(RECORD, RecordType::TXT, &[&value]);
+    let placement = app
+        .hold(
+            "SELECT FROM convergence.placements WHERE project_id = (SELECT p.id FROM projects.projects p \
+             JOIN orgs.orgs o ON o.id = p.org_id WHERE o.slug = 'bob') FOR UPDATE",
+        )
+        .await;
+    let others = async {
+        assert!(!app.waiting_transaction_locks_node().await, "the node is locked before the second placement");
+        placement.commit("").await;
+    };
+    let (taken, ()) = tokio::join!(add(&bob, "bob"), others);
+    // The claim returns 503 if the check took longer than the timeout of its lock.
+    let taken = if taken.status == 503 { add(&bob, "bob").await } else { taken };
+    assert_eq!(taken.expect(200)["state"], "active");
+    assert_eq!(served(&app, "bob").await, json!(["site-bob.localhost", NAME]));
+    assert_eq!(served(&app, "ada").await, json!(["site-ada.localhost"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

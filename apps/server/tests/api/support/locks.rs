@@ -2,7 +2,7 @@
 
 use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
 
-use super::App;
+use super::{App, eventually};
 
 /// A transaction on a separate connection. Its locks are held until it is committed or dropped.
 pub struct HeldLocks(store::Connection);
@@ -13,6 +13,16 @@ impl App {
         let mut connection = store::Connection::establish(&self.database.url()).await.unwrap();
         connection.batch_execute(&format!("BEGIN; {statement}")).await.unwrap();
         HeldLocks(connection)
+    }
+
+    /// Waits until a transaction waits for a lock. Returns whether this transaction has changed the row of a node. All
+    /// projects of a node share the lock of its row.
+    pub async fn waiting_transaction_locks_node(&self) -> bool {
+        let statement = "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.mode = 'RowExclusiveLock' \
+                         AND l.relation = 'convergence.nodes'::regclass) AS locks_node \
+                         FROM pg_stat_activity a WHERE a.wait_event_type = 'Lock' AND a.datname = current_database()";
+        let waiting = async || self.db_rows(statement).await.first().map(|row| row["locks_node"] == true);
+        eventually("a transaction waits for a lock", waiting).await
     }
 }
 

@@ -25,6 +25,7 @@ use server::{Config, Server};
 use tokio::sync::oneshot;
 use webhooks::VerifyingKeys;
 
+pub use locks::HeldLocks;
 pub use node::ManualNode;
 pub use openapi::Document;
 pub use pebble::Pebble;

@@ -41,7 +41,7 @@ impl Kit {
     }
 
     async fn unlink_host(&self, host: &str) {
-        let unlink = async |tx: &mut Connection| self.dns.unlink(tx, self.org, host).await;
+        let unlink = async |tx: &mut Connection| self.dns.unlink(tx, self.org, &[host]).await;
         self.store.transaction_unaudited(unlink).await.unwrap();
     }
 

@@ -85,6 +85,10 @@ impl Node {
 
 #[async_trait::async_trait]
 impl Placements for Node {
+    async fn lock(&self, _: &mut Connection, _: &[ProjectId]) -> store::Result<()> {
+        Ok(())
+    }
+
     async fn set_desired(&self, _: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {
         self.updates.lock().unwrap().push((project, live));
         self.fail_if_due()
@@ -199,7 +203,7 @@ impl Zones for Records {
         Ok(PublishedRecords::default())
     }
 
-    async fn unlink(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<()> {
+    async fn unlink(&self, _: &mut Connection, _: OrgId, _: &[&str]) -> store::Result<()> {
         Ok(())
     }
 }
