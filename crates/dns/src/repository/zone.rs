@@ -131,10 +131,12 @@ pub trait ZoneRepository {
     /// Stores the time at which the removal of a DS record begins.
     async fn zone_set_ds_removed(&mut self, zone: ZoneId, now: Time) -> Result<()>;
 
-    /// Returns the zones whose managed apex NS rrset differs from these records, with their organizations. Excludes the
+    /// Returns the zones with ids greater than `after`, in ascending order, with their organizations. Excludes the
     /// catalog.
-    async fn zones_with_stale_nameservers(&mut self, nameservers: &[Rdata], limit: i64)
-    -> Result<Vec<(ZoneId, OrgId)>>;
+    async fn zones_after(&mut self, after: Option<ZoneId>, limit: i64) -> Result<Vec<(ZoneId, OrgId)>>;
+
+    /// Returns those of the zones whose managed apex NS rrset differs from these records.
+    async fn zones_with_stale_nameservers(&mut self, zones: &[ZoneId], nameservers: &[Rdata]) -> Result<Vec<ZoneId>>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -326,17 +328,18 @@ impl ZoneRepository for Connection {
         Ok(())
     }
 
-    async fn zones_with_stale_nameservers(
-        &mut self,
-        nameservers: &[Rdata],
-        limit: i64,
-    ) -> Result<Vec<(ZoneId, OrgId)>> {
+    async fn zones_after(&mut self, after: Option<ZoneId>, limit: i64) -> Result<Vec<(ZoneId, OrgId)>> {
+        let after = after.unwrap_or(ZoneId::earliest_at(Time::UNIX_EPOCH));
+        let query = zones::table.filter(zones::id.gt(after).and(zones::org_id.is_not_null())).order(zones::id);
+        Ok(query.limit(limit).select((zones::id, zones::org_id.assume_not_null())).load(self).await?)
+    }
+
+    async fn zones_with_stale_nameservers(&mut self, zones: &[ZoneId], nameservers: &[Rdata]) -> Result<Vec<ZoneId>> {
         let apex = rrsets::sort_key.eq(OwnerName::apex().canonical_key()).and(rrsets::kind.eq(RecordType::Ns.as_str()));
         let managed = rrsets::managed_by.eq(ManagedBy::System.as_str());
         let other = rrsets::rdata.ne(pack(nameservers));
-        let found = zones::table.inner_join(rrsets::table).filter(zones::org_id.is_not_null());
-        let found = found.filter(apex.and(managed).and(other)).order(zones::id).limit(limit);
-        Ok(found.select((zones::id, zones::org_id.assume_not_null())).load(self).await?)
+        let stale = rrsets::table.filter(rrsets::zone_id.eq_any(zones)).filter(apex.and(managed).and(other));
+        Ok(stale.select(rrsets::zone_id).load(self).await?)
     }
 }
 

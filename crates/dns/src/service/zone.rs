@@ -292,10 +292,14 @@ impl Dns {
     pub async fn reconcile_nameservers(&self) -> Result<usize> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(0) };
         let (_, ns) = hosting.ns();
-        let mut updated = 0;
+        let (mut updated, mut after) = (0, None);
         loop {
-            let stale = self.store.connection().await?.zones_with_stale_nameservers(ns, store::BATCH_SIZE).await?;
-            for &(zone, org) in &stale {
+            let mut connection = self.store.connection().await?;
+            let page = connection.zones_after(after, store::BATCH_SIZE).await?;
+            let ids: Vec<ZoneId> = page.iter().map(|(zone, _)| *zone).collect();
+            let stale = connection.zones_with_stale_nameservers(&ids, ns).await?;
+            drop(connection);
+            for &(zone, org) in page.iter().filter(|(zone, _)| stale.contains(zone)) {
                 self.store
                     .transaction(&Actor::service("nameservers"), async |tx: &mut Connection| {
                         let Some(zone) = tx.zone_lock_by_id(zone).await? else { return Ok(Outcome::Unchanged(())) };
@@ -319,7 +323,8 @@ impl Dns {
                     .await?;
             }
             updated += stale.len();
-            if !store::is_full_batch(stale.len()) {
+            after = ids.last().copied();
+            if !store::is_full_batch(ids.len()) {
                 return Ok(updated);
             }
         }

@@ -276,6 +276,23 @@ async fn delegations_follow_the_configured_nameservers() {
 }
 
 #[tokio::test]
+async fn nameservers_of_zones_after_a_full_page_are_updated() {
+    let kit = Kit::start().await;
+    // These zones have lower ids than the zone of the fixture, and no managed nameservers.
+    kit.db_execute(&format!(
+        "INSERT INTO dns.zones (id, org_id, name, path, serial, rrset_count, bytes, last_change_number, journal_bytes, \
+             dnssec_state, ds, created_at) \
+         SELECT ('00000000-0001-7000-8000-' || lpad(n::text, 12, '0'))::uuid, '{}', 'z' || n || '.example', \
+             'example.z' || n || '.', 0, 0, 0, 0, 0, 'off', '[]', now() FROM generate_series(1, 2000) n",
+        kit.org.as_uuid()
+    ))
+    .await;
+    let dns = kit.dns_with("new.svc.example", &[]);
+    assert_eq!(dns.reconcile_nameservers().await.unwrap(), 1);
+    assert_eq!(dns.reconcile_nameservers().await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn zone_that_another_organization_takes_over_is_no_longer_delegated() {
     let kit = Kit::start().await;
     let owner = kit.other_org().await;
