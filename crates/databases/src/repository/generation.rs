@@ -1,7 +1,7 @@
 //! Generations.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Timestamptz};
+use diesel::sql_types::{BigInt, Integer, Nullable, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::{DatabaseId, ProjectId, Time};
 use store::{BATCH_SIZE, Connection, Result};
@@ -58,27 +58,49 @@ pub trait GenerationRepository {
     /// Returns the time at which the node last checked stored generations of the project.
     async fn generations_checked_at(&mut self, project: ProjectId) -> Result<Option<Time>>;
 
-    /// Deletes a batch of generations whose retention is over, and returns their number.
-    async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize>;
+    /// Returns the end of the next batch for [`Self::generation_purge`]: the time after the oldest generations that were
+    /// made at `start` or later and whose retention may be over. Returns `None` if no such generation exists.
+    async fn generation_batch_end(&mut self, days: BackupDays, now: Time, start: Option<Time>) -> Result<Option<Time>>;
+
+    /// Deletes the generations whose retention is over among those that were made at `start` or later, and before `end`.
+    /// Returns their number.
+    async fn generation_purge(&mut self, days: BackupDays, now: Time, start: Option<Time>, end: Time) -> Result<usize>;
 }
+
+/// The shortest retention bounds the times, so that the index on them serves the statement. The end is exclusive, because
+/// [`Time`] has a lower precision than the column.
+const BATCH_END: &str = "SELECT max(created_at) + interval '1 millisecond' AS batch_end FROM ( \
+        SELECT created_at FROM databases.generations \
+        WHERE created_at >= coalesce($4, '-infinity') \
+            AND created_at < $1 - interval '2 hours' - make_interval(days => least($2, $3, 30)) \
+        ORDER BY created_at LIMIT $5 \
+    ) batch";
 
 /// Deletes a generation one hour later than the node deletes its object, which is one hour after the end of the
 /// retention. A deleted project has no plan, so all its generations have the retention of those that are not scheduled.
-/// The last condition on the plan is [`kernel::Plan::for_retention`] in SQL.
-const PURGE: &str = "DELETE FROM databases.generations d USING ( \
-        SELECT g.project_id, g.seq FROM databases.generations g \
-        LEFT JOIN databases.project_plans p ON p.id = g.project_id \
-        WHERE g.created_at < $1 - interval '2 hours' - make_interval(days => CASE \
-                WHEN g.kind <> 'scheduled' OR p.id IS NULL THEN 30 \
-                WHEN p.plan = 'free' AND coalesce(p.pro_retention_until <= $1, true) THEN $2 ELSE $3 END) \
-            AND NOT EXISTS (SELECT FROM databases.sources s WHERE s.project_id = g.project_id AND s.source_key = g.key) \
-            AND NOT EXISTS ( \
-                SELECT FROM databases.operations o \
-                WHERE o.project_id = g.project_id AND o.seq = g.seq AND o.ended_at IS NULL) \
-        LIMIT $4 \
-    ) old WHERE d.project_id = old.project_id AND d.seq = old.seq";
+/// The condition on the plan is [`kernel::Plan::for_retention`] in SQL. The scalar subqueries read only the projects of
+/// the batch. With joins, Postgres can read the plan and the source of every project.
+const PURGE: &str = "DELETE FROM databases.generations g \
+    WHERE g.created_at >= coalesce($4, '-infinity') AND g.created_at < $5 \
+        AND g.created_at < $1 - interval '2 hours' - make_interval(days => CASE \
+            WHEN g.kind <> 'scheduled' THEN 30 \
+            ELSE coalesce(( \
+                SELECT CASE WHEN p.plan = 'free' AND coalesce(p.pro_retention_until <= $1, true) THEN $2 ELSE $3 END \
+                FROM databases.project_plans p WHERE p.id = g.project_id \
+            ), 30) END) \
+        AND g.key IS DISTINCT FROM (SELECT s.source_key FROM databases.sources s WHERE s.project_id = g.project_id) \
+        AND NOT EXISTS ( \
+            SELECT FROM databases.operations o \
+            WHERE o.project_id = g.project_id AND o.seq = g.seq AND o.ended_at IS NULL)";
 
+/// Limits the days, so that the interval cannot overflow. A century is long enough for any setting.
 const MAX_DAYS: i32 = 36_500;
+
+#[derive(QueryableByName)]
+struct BatchEnd {
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    batch_end: Option<Time>,
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = generations)]
@@ -156,16 +178,29 @@ impl GenerationRepository for Connection {
         Ok(query.first::<Option<Time>>(self).await.optional()?.flatten())
     }
 
-    async fn generation_purge(&mut self, days: BackupDays, now: Time) -> Result<usize> {
-        // Limit the days, so that the interval cannot overflow. A century is long enough for any setting.
-        let days_of = |days: u32| i32::try_from(days).unwrap_or(MAX_DAYS).min(MAX_DAYS);
+    async fn generation_batch_end(&mut self, days: BackupDays, now: Time, start: Option<Time>) -> Result<Option<Time>> {
+        let batch = diesel::sql_query(BATCH_END)
+            .bind::<Timestamptz, _>(now)
+            .bind::<Integer, _>(sql_days(days.free))
+            .bind::<Integer, _>(sql_days(days.pro))
+            .bind::<Nullable<Timestamptz>, _>(start)
+            .bind::<BigInt, _>(BATCH_SIZE);
+        Ok(batch.get_result::<BatchEnd>(self).await?.batch_end)
+    }
+
+    async fn generation_purge(&mut self, days: BackupDays, now: Time, start: Option<Time>, end: Time) -> Result<usize> {
         let purge = diesel::sql_query(PURGE)
             .bind::<Timestamptz, _>(now)
-            .bind::<Integer, _>(days_of(days.free))
-            .bind::<Integer, _>(days_of(days.pro))
-            .bind::<BigInt, _>(BATCH_SIZE);
+            .bind::<Integer, _>(sql_days(days.free))
+            .bind::<Integer, _>(sql_days(days.pro))
+            .bind::<Nullable<Timestamptz>, _>(start)
+            .bind::<Timestamptz, _>(end);
         Ok(purge.execute(self).await?)
     }
+}
+
+fn sql_days(days: u32) -> i32 {
+    i32::try_from(days).unwrap_or(MAX_DAYS).min(MAX_DAYS)
 }
 
 impl From<GenerationRow> for Generation {

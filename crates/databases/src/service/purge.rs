@@ -1,7 +1,7 @@
 //! Background jobs. Every server of an installation runs them, so runs may overlap.
 
-use kernel::NamedProject;
 use kernel::audit::{Actor, Event};
+use kernel::{NamedProject, Time};
 use serde_json::json;
 use store::{Connection, Outcome, is_full_batch};
 
@@ -24,38 +24,46 @@ impl Databases {
     /// that are overdue because the caller disconnected and the node did not respond. Returns the number of rows.
     ///
     /// # Errors
-    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
+    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store). Batches before the error stay purged.
     pub async fn purge(&self) -> Result<usize> {
+        let now = self.store.clock_rng().now();
         let mut total = 0;
-        loop {
-            let (rows, is_full) = self.purge_batch().await?;
-            total += rows;
-            if !is_full {
-                return Ok(total);
+        for purge in [Purge::Tokens, Purge::Operations, Purge::OverdueExports, Purge::Exports] {
+            loop {
+                let rows = self.purge_batch(purge, now).await?;
+                total += rows;
+                if !is_full_batch(rows) {
+                    break;
+                }
             }
+        }
+        Ok(total + self.purge_generations(now).await?)
+    }
+
+    /// Deletes the generations whose retention is over, the oldest first. Most old generations can still be kept, so
+    /// each batch begins at the end of the previous batch.
+    async fn purge_generations(&self, now: Time) -> Result<usize> {
+        let days = BackupDays { free: self.limits.free.backup_days, pro: self.limits.pro.backup_days };
+        let (mut total, mut start) = (0, None);
+        loop {
+            let end = self.store.connection().await?.generation_batch_end(days, now, start).await?;
+            let Some(end) = end else { return Ok(total) };
+            total += self.purge_batch(Purge::Generations { days, start, end }, now).await?;
+            start = Some(end);
         }
     }
 
-    async fn purge_batch(&self) -> Result<(usize, bool)> {
-        let now = self.store.clock_rng().now();
-        let days = BackupDays { free: self.limits.free.backup_days, pro: self.limits.pro.backup_days };
+    /// Purges a batch in its own transaction, so that a slow purge does not roll back another one. Returns the number
+    /// of rows.
+    async fn purge_batch(&self, purge: Purge, now: Time) -> Result<usize> {
         self.store
             .transaction(&Actor::service("databases.purge"), async |tx: &mut Connection| {
-                let tokens = tx.token_purge(now).await?;
-                let operations = tx.operation_purge(now.plus_seconds(-OPERATION_DAYS * DAY)).await?;
-                let overdue = tx.export_fail_overdue(now.plus_seconds(-TIMEOUT_SECONDS), TIMED_OUT, now).await?;
-                let exports = overdue + tx.export_purge(now.plus_seconds(-EXPORT_DAYS * DAY)).await?;
-                let generations = tx.generation_purge(days, now).await?;
-                let purged = [tokens, operations, exports, generations];
-                let (rows, is_full) = (purged.iter().sum(), purged.into_iter().any(is_full_batch));
+                let rows = purge.run(tx, now).await?;
                 if rows == 0 {
-                    return Ok(Outcome::Unchanged((0, false)));
+                    return Ok(Outcome::Unchanged(0));
                 }
-                let data = json!({
-                    "tokens": tokens, "operations": operations, "exports": exports, "generations": generations,
-                });
-                let (name, target) = ("database.purge", "databases".to_owned());
-                Ok(Outcome::Changed((rows, is_full), Event::of_platform(name, target, data)))
+                let data = json!({ (purge.table()): rows });
+                Ok(Outcome::Changed(rows, Event::of_platform("database.purge", "databases".to_owned(), data)))
             })
             .await
     }
@@ -86,6 +94,44 @@ impl Databases {
             if !is_full_batch(notified) {
                 return Ok(total);
             }
+        }
+    }
+}
+
+/// A table to purge.
+#[derive(Debug, Clone, Copy)]
+enum Purge {
+    Tokens,
+    Operations,
+    OverdueExports,
+    Exports,
+    /// The generations that were made at `start` or later, and before `end`.
+    Generations {
+        days: BackupDays,
+        start: Option<Time>,
+        end: Time,
+    },
+}
+
+impl Purge {
+    /// Returns the name of the table in the audit data.
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Operations => "operations",
+            Self::OverdueExports | Self::Exports => "exports",
+            Self::Generations { .. } => "generations",
+        }
+    }
+
+    /// Purges a batch, and returns the number of rows.
+    async fn run(self, tx: &mut Connection, now: Time) -> store::Result<usize> {
+        match self {
+            Self::Tokens => tx.token_purge(now).await,
+            Self::Operations => tx.operation_purge(now.plus_seconds(-OPERATION_DAYS * DAY)).await,
+            Self::OverdueExports => tx.export_fail_overdue(now.plus_seconds(-TIMEOUT_SECONDS), TIMED_OUT, now).await,
+            Self::Exports => tx.export_purge(now.plus_seconds(-EXPORT_DAYS * DAY)).await,
+            Self::Generations { days, start, end } => tx.generation_purge(days, now, start, end).await,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The background job that deletes old rows.
 
-use databases::{GenerationKind, Phase};
+use databases::{DatabaseError, GenerationKind, Phase};
+use diesel_async::RunQueryDsl as _;
 use kernel::Limits;
 
 use crate::kit::{Kit, code, record};
@@ -53,4 +54,63 @@ async fn generations_of_a_deleted_project_stay_30_days() {
     kit.advance(29 * DAY);
     assert_eq!(kit.databases.purge().await.unwrap(), 0);
     assert_eq!(kit.db_number("SELECT count(*) FROM databases.generations").await, 2);
+}
+
+/// Inserts 2500 final generations of an earlier database, one per second from the current time on.
+async fn insert_old_generations(kit: &Kit) {
+    kit.db_execute(&format!(
+        "INSERT INTO databases.generations (project_id, seq, database_id, epoch, kind, size_bytes, sha256, key, \
+             created_at) \
+         SELECT d.project_id, 10000 + n, gen_random_uuid(), 1, 'final', 1, 'x', 'old/' || n, \
+             '{}'::timestamptz + n * interval '1 second' \
+         FROM databases.databases d, generate_series(1, 2500) n",
+        kit.now()
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purge_continues_after_a_batch_of_kept_generations() {
+    let mut limits = Limits::default();
+    limits.free.backup_days = 2;
+    let kit = Kit::with(limits).await;
+    let (at, id) = kit.database("shop").await;
+    insert_old_generations(&kit).await;
+    kit.advance(3600);
+    // The scheduled generations are newer than the final ones, which are kept for longer.
+    kit.receive_generation(at, record(id, "a", 1, GenerationKind::Scheduled, kit.now())).await;
+    kit.scheduled(at).await;
+    kit.advance(3 * DAY);
+    kit.audited().await;
+    assert_eq!(kit.databases.purge().await.unwrap(), 1);
+    assert_eq!(kit.db_number("SELECT count(*) FROM databases.generations").await, 2501);
+    assert_eq!(kit.audited().await.len(), 1);
+    // The purge deletes all final generations in several batches, each with an audit row.
+    kit.advance(30 * DAY);
+    kit.audited().await;
+    assert_eq!(kit.databases.purge().await.unwrap(), 2500);
+    let deleted: Vec<i64> =
+        kit.audited().await.iter().map(|audit| audit.data["generations"].as_i64().unwrap()).collect();
+    assert_eq!((deleted.len(), deleted.iter().sum::<i64>()), (3, 2500), "{deleted:?}");
+    assert_eq!(kit.databases.purge().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purge_of_generations_that_fails_keeps_the_other_purges() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    kit.token(at, Some(60)).await.unwrap();
+    for key in ["a", "b"] {
+        kit.advance(1);
+        kit.receive_generation(at, record(id, key, 1, GenerationKind::Scheduled, kit.now())).await;
+    }
+    kit.advance(40 * DAY);
+    let purge_while_locked = async |tx: &mut store::Connection| {
+        diesel::sql_query("SELECT FROM databases.generations FOR UPDATE").execute(tx).await?;
+        store::Result::Ok(kit.databases.purge().await)
+    };
+    let purged = kit.store.transaction_unaudited(purge_while_locked).await.unwrap();
+    assert!(matches!(purged, Err(DatabaseError::Store(_))), "{purged:?}");
+    assert_eq!(kit.db_number("SELECT count(*) FROM databases.tokens").await, 0);
+    assert_eq!(kit.databases.purge().await.unwrap(), 1);
 }
