@@ -1,4 +1,5 @@
 DROP VIEW databases.sources;
+DROP VIEW databases.backup_intervals;
 DROP VIEW databases.homes;
 DROP VIEW databases.project_plans;
 DROP TABLE databases.exports;

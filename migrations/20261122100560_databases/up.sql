@@ -40,6 +40,7 @@ CREATE TABLE databases.databases (
     -- Whether the members were notified that `fresh_at` is too old.
     backup_stale boolean NOT NULL DEFAULT false
 );
+CREATE INDEX databases_backup_stale_idx ON databases.databases (id) WHERE backup_stale;
 
 -- Logins in addition to the project's own.
 CREATE TABLE databases.tokens (
@@ -142,6 +143,10 @@ CREATE VIEW databases.homes AS
     SELECT p.project_id, p.node_id, p.state, p.epoch, n.database_host AS host, n.database_port AS port,
         n.database_sslmode AS sslmode, n.backup_interval_seconds
     FROM convergence.placements p LEFT JOIN convergence.nodes n ON n.id = p.node_id WHERE p.ended_at IS NULL;
+
+-- The shortest backup interval of a node. Null if no node has announced one.
+CREATE VIEW databases.backup_intervals AS
+    SELECT min(backup_interval_seconds) AS shortest_seconds FROM convergence.nodes;
 
 -- The generation from which the home node creates a database that does not exist on the node. It is the first of these
 -- that exists: the generation to restore while a restore commits, the newest generation of the database and the epoch,

@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 use kernel::{DatabaseId, OrgId, ProjectId, Time};
 use store::{BATCH_SIZE, Connection, Prepared, Result};
 
-use crate::schema::sequences;
+use crate::schema::{databases, sequences};
 
 /// The state of a database, as the home node observes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,14 @@ pub struct StaleBackup {
     pub fresh_at: Option<Time>,
 }
 
+/// A range of databases in the order of their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatabaseRange {
+    /// The database before the first one.
+    pub after: DatabaseId,
+    pub last: DatabaseId,
+}
+
 /// Observed state on a [`store::Connection`].
 pub trait ReportRepository {
     /// Stores an observation, and returns the previous values. Does nothing if a later revision was reported, if the
@@ -63,11 +71,14 @@ pub trait ReportRepository {
     /// Stores the time at which the node last checked stored generations of the project.
     async fn generations_set_checked(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
-    /// Marks a batch of databases whose backups are older than three intervals, and returns them.
-    async fn backup_mark_stale(&mut self, now: Time) -> Result<Vec<StaleBackup>>;
+    /// Returns the databases after `after`, at most a batch.
+    async fn database_range(&mut self, after: Option<DatabaseId>) -> Result<Option<DatabaseRange>>;
 
-    /// Removes the mark from the databases whose backups are recent again.
-    async fn backup_unmark_fresh(&mut self, now: Time) -> Result<()>;
+    /// Marks databases of the range whose backups are older than three intervals, at most `limit`, and returns them.
+    async fn backup_mark_stale(&mut self, range: DatabaseRange, now: Time, limit: i64) -> Result<Vec<StaleBackup>>;
+
+    /// Removes the mark from the databases of the range whose backups are recent again.
+    async fn backup_unmark_fresh(&mut self, range: DatabaseRange, now: Time) -> Result<()>;
 }
 
 /// Locks the row, so that the previous values are exact. A node reports a revision that is higher than the current one
@@ -80,19 +91,26 @@ const OBSERVE: &str = "UPDATE databases.databases d SET applied_revision = $3, r
             AND $3 <= (SELECT revision FROM databases.sequences WHERE project_id = $2) FOR UPDATE \
     ) before WHERE d.id = before.id RETURNING before.read_only, before.backup_failed, before.recovered_key";
 
-/// Skips suspended projects, because their databases do not change.
+/// Skips suspended projects, because their databases do not change. The condition on the shortest interval excludes
+/// most databases before the joins.
 const MARK_STALE: &str = "UPDATE databases.databases d SET backup_stale = true FROM ( \
         SELECT b.id, p.org_id, p.name FROM databases.databases b \
         JOIN databases.homes h ON h.project_id = b.project_id \
         JOIN databases.project_plans p ON p.id = b.project_id \
-        WHERE NOT b.backup_stale AND h.state <> 'suspended' AND coalesce(b.fresh_at, b.created_at) \
-            < $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
-        ORDER BY b.id LIMIT $2 FOR UPDATE OF b SKIP LOCKED \
+        WHERE b.id > $2 AND b.id <= $3 AND NOT b.backup_stale AND h.state <> 'suspended' \
+            AND coalesce(b.fresh_at, b.created_at) < $1 - 3 * make_interval( \
+                secs => least((SELECT i.shortest_seconds FROM databases.backup_intervals i), 3600)) \
+            AND coalesce(b.fresh_at, b.created_at) \
+                < $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
+        ORDER BY b.id LIMIT $4 FOR UPDATE OF b SKIP LOCKED \
     ) stale WHERE d.id = stale.id RETURNING stale.org_id, d.project_id, stale.name, d.fresh_at";
 
-const UNMARK_FRESH: &str = "UPDATE databases.databases d SET backup_stale = false FROM databases.homes h \
-    WHERE h.project_id = d.project_id AND d.backup_stale AND coalesce(d.fresh_at, d.created_at) \
-        >= $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600))";
+const UNMARK_FRESH: &str = "UPDATE databases.databases d SET backup_stale = false FROM ( \
+        SELECT b.id FROM databases.databases b JOIN databases.homes h ON h.project_id = b.project_id \
+        WHERE b.id > $2 AND b.id <= $3 AND b.backup_stale AND coalesce(b.fresh_at, b.created_at) \
+            >= $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
+        ORDER BY b.id FOR UPDATE OF b SKIP LOCKED \
+    ) fresh WHERE d.id = fresh.id";
 
 impl ReportRepository for Connection {
     async fn database_observe(&mut self, project: ProjectId, observed: &Observation) -> Result<Option<Before>> {
@@ -116,13 +134,28 @@ impl ReportRepository for Connection {
         Ok(())
     }
 
-    async fn backup_mark_stale(&mut self, now: Time) -> Result<Vec<StaleBackup>> {
-        let mark = diesel::sql_query(MARK_STALE).bind::<Timestamptz, _>(now).bind::<BigInt, _>(BATCH_SIZE);
+    async fn database_range(&mut self, after: Option<DatabaseId>) -> Result<Option<DatabaseRange>> {
+        let after = after.unwrap_or(DatabaseId::earliest_at(Time::UNIX_EPOCH));
+        let query = databases::table.filter(databases::id.gt(after)).order(databases::id).select(databases::id);
+        let ids: Vec<DatabaseId> = query.limit(BATCH_SIZE).load(self).await?;
+        Ok(ids.last().map(|last| DatabaseRange { after, last: *last }))
+    }
+
+    async fn backup_mark_stale(&mut self, range: DatabaseRange, now: Time, limit: i64) -> Result<Vec<StaleBackup>> {
+        let mark = diesel::sql_query(MARK_STALE)
+            .bind::<Timestamptz, _>(now)
+            .bind::<Uuid, _>(range.after)
+            .bind::<Uuid, _>(range.last)
+            .bind::<BigInt, _>(limit);
         Ok(mark.load(self).await?)
     }
 
-    async fn backup_unmark_fresh(&mut self, now: Time) -> Result<()> {
-        diesel::sql_query(UNMARK_FRESH).bind::<Timestamptz, _>(now).execute(self).await?;
+    async fn backup_unmark_fresh(&mut self, range: DatabaseRange, now: Time) -> Result<()> {
+        let unmark = diesel::sql_query(UNMARK_FRESH)
+            .bind::<Timestamptz, _>(now)
+            .bind::<Uuid, _>(range.after)
+            .bind::<Uuid, _>(range.last);
+        unmark.execute(self).await?;
         Ok(())
     }
 }

@@ -9,8 +9,8 @@ use super::export::{TIMED_OUT, TIMEOUT_SECONDS};
 use super::{DAY, Databases, Result};
 use crate::ports::Notice;
 use crate::repository::{
-    BackupDays, ExportRepository as _, GenerationRepository as _, OperationRepository as _, ReportRepository as _,
-    StaleBackup, TokenRepository as _,
+    BackupDays, DatabaseRange, ExportRepository as _, GenerationRepository as _, OperationRepository as _,
+    ReportRepository as _, StaleBackup, TokenRepository as _,
 };
 
 /// The number of days for which ended operations are kept.
@@ -18,6 +18,9 @@ const OPERATION_DAYS: i64 = 30;
 
 /// The number of days for which a node keeps exports.
 const EXPORT_DAYS: i64 = 7;
+
+/// The number of notifications in a transaction, which locks their databases.
+const MAX_NOTICES: usize = 50;
 
 impl Databases {
     /// Deletes expired tokens, generations that the node no longer keeps, and old operations and exports. Ends exports
@@ -71,30 +74,39 @@ impl Databases {
     /// Notifies the organizations of databases whose backups became too old, and returns their number.
     ///
     /// # Errors
-    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store).
+    /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store). Databases before the error stay notified.
     pub async fn notify_stale(&self) -> Result<usize> {
         let now = self.store.clock_rng().now();
-        let mut total = 0;
+        let (mut total, mut after) = (0, None);
         loop {
-            let notified = self
-                .store
-                .transaction_unaudited(async |tx: &mut Connection| {
-                    tx.backup_unmark_fresh(now).await?;
-                    let stale = tx.backup_mark_stale(now).await?;
-                    let notified = stale.len();
-                    for StaleBackup { org_id, project_id, name, fresh_at } in stale {
-                        let project = NamedProject { id: project_id, name };
-                        let notice = Notice::BackupStale { project, since: fresh_at };
-                        self.ports.organizations.raise(tx, org_id, notice).await?;
-                    }
-                    store::Result::Ok(notified)
-                })
-                .await?;
-            total += notified;
-            if !is_full_batch(notified) {
-                return Ok(total);
+            let range = self.store.connection().await?.database_range(after).await?;
+            let Some(range) = range else { return Ok(total) };
+            loop {
+                let notified = self.notify_stale_in(range, now).await?;
+                total += notified;
+                if notified < MAX_NOTICES {
+                    break;
+                }
             }
+            after = Some(range.last);
         }
+    }
+
+    /// Notifies the organizations of at most [`MAX_NOTICES`] databases of the range, and returns their number.
+    async fn notify_stale_in(&self, range: DatabaseRange, now: Time) -> Result<usize> {
+        let limit = i64::try_from(MAX_NOTICES).unwrap_or(i64::MAX);
+        let work = async |tx: &mut Connection| {
+            tx.backup_unmark_fresh(range, now).await?;
+            let stale = tx.backup_mark_stale(range, now, limit).await?;
+            let notified = stale.len();
+            for StaleBackup { org_id, project_id, name, fresh_at } in stale {
+                let project = NamedProject { id: project_id, name };
+                let notice = Notice::BackupStale { project, since: fresh_at };
+                self.ports.organizations.raise(tx, org_id, notice).await?;
+            }
+            store::Result::Ok(notified)
+        };
+        Ok(self.store.transaction_unaudited(work).await?)
     }
 }
 

@@ -101,6 +101,23 @@ impl Kit {
         (at, id)
     }
 
+    /// Inserts this many projects with databases, placed on the home node.
+    pub async fn db_insert_databases(&self, number: u32) {
+        let (org, home, now) = (self.org.as_uuid(), self.home.as_uuid(), self.now());
+        self.db_execute(&format!(
+            "CREATE TEMP TABLE inserted AS SELECT gen_random_uuid() AS id, n FROM generate_series(1, {number}) n; \
+             INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
+                 SELECT id, '{org}', 'p' || n, 'public', 0, now() FROM inserted; \
+             INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at) \
+                 SELECT id, '{home}', 'active', 1, now() FROM inserted; \
+             INSERT INTO databases.sequences (project_id, revision) SELECT id, 1 FROM inserted; \
+             INSERT INTO databases.databases (id, project_id, created_at, key_id, sealed, verifier) \
+                 SELECT id, id, '{now}', 'k', '', 'v' FROM inserted; \
+             DROP TABLE inserted"
+        ))
+        .await;
+    }
+
     /// Soft-deletes a project.
     pub async fn db_delete(&self, target: Target) {
         let project = target.project.as_uuid();

@@ -115,3 +115,43 @@ async fn stale_backups_are_notified_once() {
     kit.advance(3 * HOUR);
     assert_eq!(notify().await, stale(Some(fresh)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_backups_of_many_databases_are_notified() {
+    let kit = Kit::start().await;
+    kit.db_insert_databases(2500).await;
+    kit.advance(3 * HOUR + 1);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 2500);
+    assert_eq!(kit.notices.take().len(), 2500);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 0);
+    // The marks are removed in all batches, too, so that all databases become stale again.
+    kit.db_execute("UPDATE convergence.nodes SET backup_interval_seconds = 7200").await;
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 0);
+    assert_eq!(kit.db_number("SELECT count(*) FROM databases.databases WHERE backup_stale").await, 0);
+    kit.advance(3 * HOUR);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 2500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shorter_interval_of_another_node_does_not_change_which_backups_are_stale() {
+    let kit = Kit::start().await;
+    let (at, _) = kit.database("shop").await;
+    let other: kernel::NodeId = kit.store.clock_rng().id();
+    let insert = format!(
+        "INSERT INTO convergence.nodes (id, name, token_hash, created_at, database_host, database_port, \
+             database_sslmode, backup_interval_seconds) \
+         VALUES ('{}', 'n2', 'y', now(), 'db2.example', 5432, 'require', 60)",
+        other.as_uuid()
+    );
+    kit.db_execute(&insert).await;
+    kit.advance(3 * HOUR - 1);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 0);
+    kit.advance(1);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 1);
+    assert_eq!(kit.notices.take(), [Notice::BackupStale { project: shop(at), since: None }]);
+    // A project without a node has the default interval, although the intervals of all nodes are longer.
+    kit.db_execute("UPDATE databases.databases SET backup_stale = false").await;
+    kit.db_execute("UPDATE convergence.nodes SET backup_interval_seconds = 7200").await;
+    kit.db_place(at, "node_id = NULL, state = 'pending'").await;
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 1);
+}
