@@ -29,8 +29,8 @@ impl<P: DesiredPart> PartWriter<P> {
         Self { writer, part: PhantomData }
     }
 
-    /// Locks the placements of these projects, in the order of their ids. A transaction that writes parts of several
-    /// projects calls it first, because each write also locks the node.
+    /// Locks the placements of these projects and, if there are several, their nodes, each in the order of their ids. A
+    /// transaction that writes parts of several projects calls it before, because each write also locks the node.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::Store`].

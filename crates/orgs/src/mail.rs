@@ -137,8 +137,9 @@ impl OutboxHandler for NotificationMails {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: NotificationMail = message.parse()?;
-        // The first attempt takes the permit for all attempts.
-        let is_permitted = self.is_recipient(&mail).await? && (message.attempts > 1 || self.take_permit(&mail).await?);
+        // The first attempt takes the permit for all attempts, so nothing that can fail may precede it.
+        let has_permit = message.attempts > 1 || self.take_permit(&mail).await?;
+        let is_permitted = has_permit && self.is_recipient(&mail).await?;
         if is_permitted {
             self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
         }

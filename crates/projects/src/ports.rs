@@ -71,12 +71,12 @@ pub struct LiveAccess {
 /// The desired state of projects on their nodes.
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
-    /// Locks the placements of these projects, in the order of their ids. A transaction that writes the desired state
-    /// of several projects calls it first.
+    /// Locks the placements of these projects and their nodes, each in the order of their ids. A transaction that writes
+    /// the desired state of several projects calls it before, and after it has locked the zones that it needs.
     async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
 
     /// Writes the desired state that this context owns, in the caller's transaction. Locks the node, so the transaction
-    /// has already locked the zones that it needs.
+    /// has already locked the zones of its hostnames.
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()>;
 
     /// Removes the desired state of a project, and the secrets that other contexts have about it, in the transaction

@@ -1,5 +1,7 @@
 //! Placements.
 
+use std::collections::BTreeSet;
+
 use diesel::dsl::{exists, not, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Bool, Uuid};
@@ -8,14 +10,14 @@ use kernel::{NodeId, ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
 
 use crate::model::PlacementState;
-use crate::schema::{parts, placements};
+use crate::schema::{nodes, parts, placements};
 
 /// Placements on a [`store::Connection`].
 pub trait PlacementRepository {
     /// Locks the project's placement.
     async fn placement_lock(&mut self, project: ProjectId) -> Result<Option<PlacementRecord>>;
 
-    /// Locks the placements of these projects, in the order of their ids.
+    /// Locks the placements of these projects and, if there are several, their nodes, each in the order of their ids.
     async fn placement_lock_all(&mut self, projects: &[ProjectId]) -> Result<()>;
 
     /// Inserts a placement that is pending, or that has already ended. Returns false if the project has a placement.
@@ -86,8 +88,13 @@ impl PlacementRepository for Connection {
     }
 
     async fn placement_lock_all(&mut self, projects: &[ProjectId]) -> Result<()> {
-        let query = placements::table.filter(placements::project_id.eq_any(projects)).select(placements::project_id);
-        query.order(placements::project_id).for_update().load::<ProjectId>(self).await?;
+        let query = placements::table.filter(placements::project_id.eq_any(projects)).select(placements::node_id);
+        let homes = query.order(placements::project_id).for_update().load::<Option<NodeId>>(self).await?;
+        let homes: BTreeSet<NodeId> = homes.into_iter().flatten().collect();
+        if homes.len() > 1 {
+            let query = nodes::table.filter(nodes::id.eq_any(homes)).select(nodes::id);
+            query.order(nodes::id).for_no_key_update().load::<NodeId>(self).await?;
+        }
         Ok(())
     }
 

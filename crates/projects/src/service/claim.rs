@@ -222,8 +222,8 @@ impl Projects {
                     self.zones.unlink(tx, loser.org, &[name]).await?;
                 }
                 self.link(tx, org.id, project, name).await?;
-                self.placements.lock(tx, &[loser.project, project]).await?;
                 if was_served {
+                    self.placements.lock(tx, &[loser.project, project]).await?;
                     self.update_desired(tx, loser.project).await?;
                 }
                 self.update_desired(tx, project).await?;

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{ZONE, create, put, setup, unmanaged};
-use crate::support::{App, Caller, HeldLocks, ManualNode, eventually, site};
+use crate::support::{App, Caller, HeldLocks, ManualNode, eventually, site, while_waiting};
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
@@ -168,18 +168,11 @@ async fn hostname_that_waits_for_its_zone_does_not_block_the_node() {
         deploy(&bob, "bob").await;
         zone.commit("").await;
     };
-    // A change returns 503 if the deployment took longer than the timeout of its lock.
     let zone = lock_zone().await;
-    let (added, ()) = tokio::join!(add(), deploy_during_wait(zone));
-    if added.status == 503 {
-        add().await.expect(200);
-    }
+    while_waiting(add, deploy_during_wait(zone)).await.expect(200);
     assert_eq!(managed(&ada).await.len(), 1);
     let zone = lock_zone().await;
-    let (deleted, ()) = tokio::join!(delete(), deploy_during_wait(zone));
-    if deleted.status == 503 {
-        delete().await.expect(204);
-    }
+    while_waiting(delete, deploy_during_wait(zone)).await.expect(204);
     assert_eq!(managed(&ada).await, [""; 0]);
 }
 
@@ -208,11 +201,7 @@ async fn deletion_of_a_project_locks_its_zones_in_a_fixed_order() {
         first.commit("").await;
         second.commit("").await;
     };
-    let (deleted, ()) = tokio::join!(delete(), others);
-    // The deletion returns 503 if the check took longer than the timeout of a lock.
-    if deleted.status == 503 {
-        delete().await.expect(204);
-    }
+    while_waiting(delete, others).await.expect(204);
     assert_eq!(managed(&ada).await, [""; 0]);
 }
 

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use sandbox::{DnsFault, DnsServer, RecordType};
 use serde_json::{Value, json};
 
-use crate::support::{ApiResponse, App, Caller, ManualNode, site};
+use crate::support::{ApiResponse, App, Caller, ManualNode, site, while_waiting};
 
 const NAME: &str = "www.example.org";
 const RECORD: &str = "_svc-verify.www.example.org";
@@ -129,9 +129,7 @@ async fn takeover_locks_both_placements_before_their_node() {
         assert!(!app.waiting_transaction_locks_node().await, "the node is locked before the second placement");
         placement.commit("").await;
     };
-    let (taken, ()) = tokio::join!(add(&bob, "bob"), others);
-    // The claim returns 503 if the check took longer than the timeout of its lock.
-    let taken = if taken.status == 503 { add(&bob, "bob").await } else { taken };
+    let taken = while_waiting(async || add(&bob, "bob").await, others).await;
     assert_eq!(taken.expect(200)["state"], "active");
     assert_eq!(served(&app, "bob").await, json!(["site-bob.localhost", NAME]));
     assert_eq!(served(&app, "ada").await, json!(["site-ada.localhost"]));

@@ -1,8 +1,10 @@
 //! Locks of another transaction.
 
+use std::pin::pin;
+
 use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
 
-use super::{App, eventually};
+use super::{ApiResponse, App, eventually};
 
 /// A transaction on a separate connection. Its locks are held until it is committed or dropped.
 pub struct HeldLocks(store::Connection);
@@ -23,6 +25,25 @@ impl App {
                          FROM pg_stat_activity a WHERE a.wait_event_type = 'Lock' AND a.datname = current_database()";
         let waiting = async || self.db_rows(statement).await.first().map(|row| row["locks_node"] == true);
         eventually("a transaction waits for a lock", waiting).await
+    }
+}
+
+/// Sends a request that waits for locks until `others` release them. A request gets 503 after a second of waiting, so it
+/// is repeated. Returns the last response.
+pub async fn while_waiting(request: impl AsyncFn() -> ApiResponse, others: impl Future<Output = ()>) -> ApiResponse {
+    let mut others = pin!(others);
+    loop {
+        let mut response = pin!(request());
+        tokio::select! {
+            () = &mut others => {
+                let response = response.await;
+                return if response.status == 503 { request().await } else { response };
+            }
+            response = &mut response => if response.status != 503 {
+                others.await;
+                return response;
+            },
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use server::{Config, Server};
 use tokio::sync::oneshot;
 use webhooks::VerifyingKeys;
 
-pub use locks::HeldLocks;
+pub use locks::{HeldLocks, while_waiting};
 pub use node::ManualNode;
 pub use openapi::Document;
 pub use pebble::Pebble;

@@ -6,7 +6,7 @@ use kernel::OrgId;
 use serde_json::json;
 use store::Connection;
 
-use super::kit::{Kit, Receiver, TOPIC};
+use super::kit::{Arrival, Kit, Receiver, TOPIC};
 
 impl Kit {
     /// Enqueues messages of this many organizations. The key of a message is the number of its organization.
@@ -31,7 +31,7 @@ async fn claim_reads_a_limited_number_of_messages() {
     kit.enqueue_for_orgs(2000, 1).await;
     kit.database.run("ANALYZE store.outbox").await;
     let worker = kit.store.spawn_outbox_worker(receiver.clone());
-    let mut held = Vec::new();
+    let mut held: Vec<Arrival> = Vec::new();
     for _ in 0..8 {
         held.push(receiver.next().await);
     }
@@ -63,7 +63,7 @@ async fn each_organization_has_its_turn_before_any_has_another() {
     let (kit, receiver) = (Kit::start().await, Receiver::new());
     kit.enqueue_for_orgs(100, 2).await;
     let _worker = kit.store.spawn_outbox_worker(receiver.clone());
-    let (mut held, mut served) = (Vec::new(), BTreeSet::new());
+    let (mut held, mut served) = (Vec::<Arrival>::new(), BTreeSet::new());
     for n in 0..100 {
         if n >= 8 {
             held.remove(0).accept();
