@@ -137,7 +137,7 @@ impl OutboxHandler for NotificationMails {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: NotificationMail = message.parse()?;
-        // The first attempt takes the permit for all attempts, so nothing that can fail may precede it.
+        // The first attempt takes the permit for all attempts. If the first attempt itself fails, the next ones need none.
         let has_permit = message.attempts > 1 || self.take_permit(&mail).await?;
         let is_permitted = has_permit && self.is_recipient(&mail).await?;
         if is_permitted {

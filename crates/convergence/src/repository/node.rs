@@ -1,5 +1,7 @@
 //! Nodes.
 
+use std::collections::BTreeSet;
+
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
@@ -36,6 +38,9 @@ pub trait NodeRepository {
 
     /// Lists the nodes by name.
     async fn node_list(&mut self) -> Result<Vec<NodeView>>;
+
+    /// Locks the rows of these nodes, in the order of their ids.
+    async fn node_lock_all(&mut self, nodes: &BTreeSet<NodeId>) -> Result<()>;
 
     /// Returns the node for projects with the fewest placements among the nodes that are not silent, or among all if all
     /// are silent. If `with_database` is set, considers only nodes with a Postgres.
@@ -132,6 +137,12 @@ impl NodeRepository for Connection {
             placements,
         });
         Ok(views.collect())
+    }
+
+    async fn node_lock_all(&mut self, nodes: &BTreeSet<NodeId>) -> Result<()> {
+        let query = nodes::table.filter(nodes::id.eq_any(nodes)).select(nodes::id);
+        query.order(nodes::id).for_no_key_update().load::<NodeId>(self).await?;
+        Ok(())
     }
 
     async fn node_least_loaded(&mut self, with_database: bool, now: Time) -> Result<Option<NodeId>> {

@@ -9,8 +9,10 @@ use diesel_async::RunQueryDsl;
 use kernel::{NodeId, ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
 
+use super::NodeRepository as _;
+
 use crate::model::PlacementState;
-use crate::schema::{nodes, parts, placements};
+use crate::schema::{parts, placements};
 
 /// Placements on a [`store::Connection`].
 pub trait PlacementRepository {
@@ -91,9 +93,9 @@ impl PlacementRepository for Connection {
         let query = placements::table.filter(placements::project_id.eq_any(projects)).select(placements::node_id);
         let homes = query.order(placements::project_id).for_update().load::<Option<NodeId>>(self).await?;
         let homes: BTreeSet<NodeId> = homes.into_iter().flatten().collect();
+        // Each write locks the node, so one node needs no order.
         if homes.len() > 1 {
-            let query = nodes::table.filter(nodes::id.eq_any(homes)).select(nodes::id);
-            query.order(nodes::id).for_no_key_update().load::<NodeId>(self).await?;
+            self.node_lock_all(&homes).await?;
         }
         Ok(())
     }

@@ -135,6 +135,8 @@ impl Nodes {
                     });
                     by_home.entry(home).or_default().push(project);
                 }
+                // Each move locks the new home and the revoked node.
+                tx.node_lock_all(&by_home.keys().flatten().copied().chain([node.id]).collect()).await?;
                 let (mut moved, mut pending) = (0, 0);
                 for (home, projects) in by_home {
                     match home {

@@ -102,14 +102,14 @@ const MARK_STALE: &str = "UPDATE databases.databases d SET backup_stale = true F
                 secs => least((SELECT i.shortest_seconds FROM databases.backup_intervals i), 3600)) \
             AND coalesce(b.fresh_at, b.created_at) \
                 < $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
-        ORDER BY b.id LIMIT $4 FOR UPDATE OF b SKIP LOCKED \
+        ORDER BY b.id LIMIT $4 FOR NO KEY UPDATE OF b SKIP LOCKED \
     ) stale WHERE d.id = stale.id RETURNING stale.org_id, d.project_id, stale.name, d.fresh_at";
 
 const UNMARK_FRESH: &str = "UPDATE databases.databases d SET backup_stale = false FROM ( \
         SELECT b.id FROM databases.databases b JOIN databases.homes h ON h.project_id = b.project_id \
         WHERE b.id > $2 AND b.id <= $3 AND b.backup_stale AND coalesce(b.fresh_at, b.created_at) \
             >= $1 - 3 * make_interval(secs => coalesce(h.backup_interval_seconds, 3600)) \
-        ORDER BY b.id FOR UPDATE OF b SKIP LOCKED \
+        ORDER BY b.id FOR NO KEY UPDATE OF b SKIP LOCKED \
     ) fresh WHERE d.id = fresh.id";
 
 impl ReportRepository for Connection {

@@ -76,13 +76,15 @@ impl Databases {
     /// # Errors
     /// Returns [`DatabaseError::Store`](crate::DatabaseError::Store). Databases before the error stay notified.
     pub async fn notify_stale(&self) -> Result<usize> {
-        let now = self.store.clock_rng().now();
         let (mut total, mut after) = (0, None);
         loop {
             let range = self.store.connection().await?.database_range(after).await?;
             let Some(range) = range else { return Ok(total) };
+            let now = self.store.clock_rng().now();
+            let unmark = async |tx: &mut Connection| tx.backup_unmark_fresh(range, now).await;
+            self.store.transaction_unaudited(unmark).await?;
             loop {
-                let notified = self.notify_stale_in(range, now).await?;
+                let notified = self.notify_stale_in(range).await?;
                 total += notified;
                 if notified < MAX_NOTICES {
                     break;
@@ -93,10 +95,11 @@ impl Databases {
     }
 
     /// Notifies the organizations of at most [`MAX_NOTICES`] databases of the range, and returns their number.
-    async fn notify_stale_in(&self, range: DatabaseRange, now: Time) -> Result<usize> {
+    async fn notify_stale_in(&self, range: DatabaseRange) -> Result<usize> {
         let limit = i64::try_from(MAX_NOTICES).unwrap_or(i64::MAX);
+        // Other servers also mark databases, so a time before the previous transactions would be too old.
+        let now = self.store.clock_rng().now();
         let work = async |tx: &mut Connection| {
-            tx.backup_unmark_fresh(range, now).await?;
             let stale = tx.backup_mark_stale(range, now, limit).await?;
             let notified = stale.len();
             for StaleBackup { org_id, project_id, name, fresh_at } in stale {

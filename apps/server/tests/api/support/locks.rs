@@ -17,10 +17,11 @@ impl App {
         HeldLocks(connection)
     }
 
-    /// Waits until a transaction waits for a lock. Returns whether this transaction has changed the row of a node. All
+    /// Waits until a transaction waits for a lock. Returns whether this transaction has locked the row of a node. All
     /// projects of a node share the lock of its row.
     pub async fn waiting_transaction_locks_node(&self) -> bool {
-        let statement = "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.mode = 'RowExclusiveLock' \
+        let statement = "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid \
+                         AND l.mode IN ('RowShareLock', 'RowExclusiveLock') \
                          AND l.relation = 'convergence.nodes'::regclass) AS locks_node \
                          FROM pg_stat_activity a WHERE a.wait_event_type = 'Lock' AND a.datname = current_database()";
         let waiting = async || self.db_rows(statement).await.first().map(|row| row["locks_node"] == true);
