@@ -5,7 +5,7 @@ use futures_util::{StreamExt as _, stream};
 use kernel::ProjectId;
 use protocol::{DesiredPart, Site};
 use serde::{Deserialize, Serialize};
-use store::Outcome;
+use store::{Connection, Outcome};
 
 use crate::kit::{Kit, ProjectPart, deploy_event, embedded_builder, operator, parts, site, sites};
 
@@ -94,6 +94,37 @@ async fn first_part_of_any_context_places_project() {
     let desired = contexts.kit.desired(home, 0).await;
     assert_eq!(sites(&desired), [site_part(project, 3, Some(1))]);
     assert_eq!(parts::<Quota>(&desired), [quota_part(project, 2, Some(10))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_projects_on_two_nodes_in_opposite_orders_do_not_deadlock() {
+    let kit = Kit::start().await;
+    kit.add_node("a").await;
+    kit.add_node("b").await;
+    let mut placed = Vec::new();
+    for _ in 0..4 {
+        let project = kit.new_project();
+        kit.set_site(project, Some(site(1))).await;
+        let home = kit.connection().await.placement_lock(project).await.unwrap().and_then(|placement| placement.home);
+        placed.push((home, project));
+    }
+    // Two projects on the first node, and then two on the second.
+    placed.sort();
+    let [(a, one), (_, two), (_, three), (b, four)] = placed.as_slice() else { panic!("{placed:?}") };
+    assert_ne!(a, b);
+    let write = async |projects: [ProjectId; 2]| {
+        for version in 2..30 {
+            let work = async |tx: &mut Connection| {
+                kit.site_writer.lock(tx, &projects).await?;
+                for project in projects {
+                    kit.write_site(tx, project, Some(site(version))).await?;
+                }
+                Ok::<_, ConvergenceError>(Outcome::Changed((), deploy_event(projects[0])))
+            };
+            kit.store.transaction(&operator(), work).await.unwrap();
+        }
+    };
+    tokio::join!(write([*one, *three]), write([*four, *two]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
