@@ -1,6 +1,6 @@
 //! The desired state of this node, and the live versions.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use protocol::{
     Certificates, Change, Database, DeletedStorage, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart,
@@ -24,7 +24,7 @@ pub struct DesiredUpdate {
     pub platform: Platform,
     pub sites: Vec<SiteChange>,
     /// The projects whose last site stays, even if a full response does not list it.
-    pub kept_sites: HashSet<String>,
+    pub kept_sites: BTreeSet<String>,
     /// The changes of the environments of all listed projects.
     pub environments: BTreeMap<String, EnvironmentChanges>,
     /// The changes of the part `deletedStorage`.
@@ -69,7 +69,7 @@ impl DesiredUpdate {
     /// Reads the first page of a response.
     pub fn read(page: Desired) -> Self {
         let full = page.full;
-        let (sites, kept_sites, environments) = (Vec::new(), HashSet::new(), BTreeMap::new());
+        let (sites, kept_sites, environments) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
         let deleted_storage = Vec::new();
         let databases = DatabaseChanges { is_full: full, ..DatabaseChanges::default() };
         let certificates = CertificateChanges { is_full: full, ..CertificateChanges::default() };
@@ -139,12 +139,8 @@ impl DesiredUpdate {
 
     fn keep(&mut self, project: String, part: &str) {
         self.environments.entry(project.clone()).or_default().keep(part);
-        if part == Site::NAME {
-            self.kept_sites.insert(project);
-        } else if part == Database::NAME {
-            self.databases.kept.insert(project);
-        } else if part == Certificates::NAME {
-            self.certificates.kept.insert(project);
+        if let Some(kept) = self.kept(part) {
+            kept.insert(project);
         }
     }
 
@@ -153,12 +149,18 @@ impl DesiredUpdate {
         if let Some(environment) = self.environments.get_mut(project) {
             environment.release(part);
         }
-        if part == Site::NAME {
-            self.kept_sites.remove(project);
-        } else if part == Database::NAME {
-            self.databases.kept.remove(project);
-        } else if part == Certificates::NAME {
-            self.certificates.kept.remove(project);
+        if let Some(kept) = self.kept(part) {
+            kept.remove(project);
+        }
+    }
+
+    /// Returns the projects that keep this part, if it is not one of the environment.
+    fn kept(&mut self, part: &str) -> Option<&mut BTreeSet<String>> {
+        match part {
+            Site::NAME => Some(&mut self.kept_sites),
+            Database::NAME => Some(&mut self.databases.kept),
+            Certificates::NAME => Some(&mut self.certificates.kept),
+            _ => None,
         }
     }
 
@@ -170,7 +172,7 @@ impl DesiredUpdate {
 
 impl Placements {
     /// Applies the changes of a response. If it is `full`, all other sites are removed, except the `kept` ones.
-    pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>, kept: &HashSet<String>) {
+    pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>, kept: &BTreeSet<String>) {
         if full {
             let listed: HashSet<&String> = changes.iter().map(|change| &change.project).chain(kept).collect();
             self.0.retain(|project, _| listed.contains(project));

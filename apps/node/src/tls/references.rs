@@ -1,6 +1,6 @@
 //! The certificates that the control plane lists for this node.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use protocol::{CertificateReference, Certificates};
 
@@ -12,7 +12,7 @@ pub struct CertificateChanges {
     /// The changed projects; `None` if a project no longer has certificates.
     pub changed: Vec<(String, Option<Certificates>)>,
     /// The projects whose part is unavailable.
-    pub kept: HashSet<String>,
+    pub kept: BTreeSet<String>,
     /// The certificates that no project owns. Every response lists them.
     pub platform: Vec<CertificateReference>,
 }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn unavailable_part_keeps_the_last_references() {
         let mut references = References::default();
-        let kept = HashSet::from(["one".to_owned()]);
+        let kept = BTreeSet::from(["one".to_owned()]);
         references.apply(CertificateChanges { is_full: true, kept: kept.clone(), ..Default::default() });
         assert!(!references.is_complete(), "the certificates of the project are unknown");
         let certificates = Certificates { certificates: vec![reference("a", "a.example", 2027)] };

@@ -8,7 +8,6 @@ use node::database::autovacuum::{WorkerLimits, terminate_slow_workers};
 use node::database::connections::{ConnectionGuard, ConnectionLimits};
 use node::database::notify_queue::NotifyQueue;
 use node::database::server::Server;
-use testkit::reserved_address;
 use tokio_postgres::Client;
 
 use super::kit::{Kit, PASSWORD, eventually, number};
@@ -36,10 +35,7 @@ async fn session_that_fills_the_lock_table_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_keeps_notifications_in_the_queue_ends() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let address = reserved_address().to_string();
-    let settings = vec![("SVC_NODE_METRICS_LISTEN".to_owned(), address.clone())];
-    let Some(mut kit) = Kit::start_with(settings).await else { return };
+    let Some((mut kit, address)) = Kit::start_with_metrics().await else { return };
     for project in ["prj_a", "prj_b"] {
         kit.enable(project).await;
     }

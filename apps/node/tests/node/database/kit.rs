@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use postgres_protocol::password::scram_sha_256;
 use protocol::{Database, DatabaseLogin, DatabaseReport, Verifier};
 use serde_json::Value;
-use testkit::PrivatePostgres;
+use testkit::{PrivatePostgres, reserved_address};
 use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 
@@ -57,6 +57,14 @@ impl Kit {
         let postgres = PrivatePostgres::start()?;
         let url = postgres.url();
         Some(Self::start_at(postgres, &url, settings).await)
+    }
+
+    /// Starts the node with metrics. Returns the address of the metrics, too.
+    pub async fn start_with_metrics() -> Option<(Self, String)> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let address = reserved_address().to_string();
+        let kit = Self::start_with(vec![("SVC_NODE_METRICS_LISTEN".to_owned(), address.clone())]).await?;
+        Some((kit, address))
     }
 
     /// Starts the node with a server that supports TLS. The node cannot connect to the server until

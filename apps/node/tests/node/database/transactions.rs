@@ -5,7 +5,6 @@ use std::time::Duration;
 use node::database::admin::Admin;
 use node::database::server::Server;
 use node::database::sessions::{TransactionLimits, terminate_harmful};
-use testkit::reserved_address;
 use tokio_postgres::Client;
 
 use super::kit::{Kit, PASSWORD, eventually, number};
@@ -73,10 +72,7 @@ async fn end_autovacuum(superuser: &Client) {
 /// Tests the protection from transaction ids that Postgres cannot freeze, for example those of temporary tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn database_with_old_transaction_ids_loses_its_sessions_and_then_its_logins() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let address = reserved_address().to_string();
-    let settings = vec![("SVC_NODE_METRICS_LISTEN".to_owned(), address.clone())];
-    let Some(mut kit) = Kit::start_with(settings).await else { return };
+    let Some((mut kit, address)) = Kit::start_with_metrics().await else { return };
     for project in ["prj_a", "prj_b"] {
         kit.enable(project).await;
     }
