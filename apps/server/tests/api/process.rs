@@ -1,5 +1,6 @@
 //! The server as a process: `svc-server` with its settings.
 
+pub mod collector;
 mod startup;
 mod stop;
 mod telemetry;
@@ -165,13 +166,6 @@ impl Process {
         };
         assert_eq!(response.status(), 200);
         response.text().await.unwrap()
-    }
-
-    /// Returns the number of SQL statements so far, from the metrics.
-    pub async fn statements(&self) -> u64 {
-        let metrics = self.metrics().await;
-        let counts = metrics.lines().filter(|line| line.starts_with("svc_db_statement_duration_seconds_count"));
-        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 }
 

@@ -1,17 +1,16 @@
 //! The metrics, the traces and the log.
 
-use std::sync::{Arc, Mutex};
-
-use actix_web::web;
 use sandbox::{CodeHostServer, Encryption, Endpoint, ResponseFault, SmtpServer};
 use serde_json::json;
 
 use super::Process;
+use super::collector::{Collector, traceparent};
 use crate::support::{client, site};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_with_a_session_cost_at_most_two_statements() {
-    let process = Process::start().await;
+    let collector = Collector::start();
+    let mut process = Process::with(&[collector.setting()]).await;
     let token = process.sign_in().await;
     process.json(&token, "POST", "/v1/orgs/ada/projects", Some(json!({ "name": "site" }))).await;
     let upload = client()
@@ -20,61 +19,40 @@ async fn reads_with_a_session_cost_at_most_two_statements() {
         .header("content-type", "application/gzip")
         .body(site("page"));
     assert_eq!(upload.send().await.unwrap().status(), 201);
-    for (path, each) in [
+    let paths = [
         ("/v1/me", 2),
         ("/v1/orgs", 2),
         ("/v1/orgs/ada/members", 2),
         ("/v1/orgs/ada/projects", 2),
         ("/v1/orgs/ada/projects/site", 2),
         ("/v1/orgs/ada/projects/site/overview", 3),
-    ] {
-        let mut costs = Vec::new();
-        for _ in 0..5 {
-            let before = process.statements().await;
-            for _ in 0..10 {
-                process.json(&token, "GET", path, None).await;
-            }
-            costs.push(process.statements().await - before);
-        }
-        // Background jobs may run statements in between, so the lowest cost counts.
-        let is_limited = costs.iter().min().is_some_and(|cost| (1..=10 * each).contains(cost));
-        assert!(is_limited, "10 requests of {path} cost {costs:?} statements");
+    ];
+    for (trace, (path, _)) in (1..).zip(paths) {
+        process.send_traced(&token, path, trace).await;
+    }
+    process.stop().await;
+    for (trace, (path, each)) in (1..).zip(paths) {
+        let statements = collector.statements(trace);
+        assert!((10..=10 * each).contains(&statements), "10 requests of {path} cost {statements} statements");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn collector_receives_the_trace_with_a_span_per_statement() {
-    let collected = Arc::new(Mutex::new(Vec::new()));
-    let bodies = collected.clone();
-    let collector = actix_web::HttpServer::new(move || {
-        let bodies = bodies.clone();
-        let take = move |body: web::Bytes| {
-            bodies.lock().unwrap().extend_from_slice(&body);
-            async { actix_web::HttpResponse::Ok().finish() }
-        };
-        actix_web::App::new().route("/v1/traces", web::post().to(take))
-    });
-    let collector = collector.workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", collector.addrs()[0]);
-    let collector = tokio::spawn(collector.run());
-
-    let mut process = Process::with(&[("SVC_OTLP_URL", address)]).await;
+    let collector = Collector::start();
+    let mut process = Process::with(&[collector.setting()]).await;
     let token = process.sign_in().await;
-    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let trace = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
     let request = client().get(format!("{}/v1/me", process.base)).bearer_auth(&token);
-    let response = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01")).send().await.unwrap();
+    let response = request.header("traceparent", traceparent(trace)).send().await.unwrap();
     assert_eq!(response.status(), 200);
-    process.terminate();
-    assert!(process.wait_for_exit().await.success());
-    collector.abort();
+    assert!(process.metrics().await.contains("\nsvc_db_statement_duration_seconds_count"));
+    process.stop().await;
 
-    let sent = collected.lock().unwrap();
-    let holds = |bytes: &[u8]| sent.windows(bytes.len()).filter(|window| *window == bytes).count();
-    let id: Vec<u8> = (0..32).step_by(2).map(|at| u8::from_str_radix(&trace[at..at + 2], 16).unwrap()).collect();
     // Spans of the request and its two statements.
-    assert!(holds(&id) >= 3, "{} spans of the trace", holds(&id));
-    assert!(holds(b"identity.sessions") >= 1 && holds(b"request_id") >= 1);
-    assert_eq!(holds(token.as_bytes()), 0);
+    assert!(collector.spans(trace) >= 3, "{} spans of the trace", collector.spans(trace));
+    assert!(collector.count(b"identity.sessions") >= 1 && collector.count(b"request_id") >= 1);
+    assert_eq!(collector.count(token.as_bytes()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,8 +106,7 @@ async fn log_contains_no_credentials_codes_or_contacts() {
     }
     secrets.extend([session, token, link, wrong, "nonsense-credential".to_owned()]);
     secrets.push("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_owned());
-    process.terminate();
-    assert!(process.wait_for_exit().await.success());
+    process.stop().await;
     let log = process.log();
     assert!(log.lines().count() > 50);
     for secret in &secrets {
