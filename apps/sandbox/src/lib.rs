@@ -50,7 +50,7 @@ pub use lending::{LENDING_PATH, LENDING_SECRET};
 pub use oauth::ResponseFault;
 pub use payments::{
     CREDIT_PRODUCT, DOMAIN_PRODUCT, PAYMENTS_PATH, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, PaymentsFault,
-    PaymentsServer,
+    PaymentsServer, TOPUP_PRODUCT,
 };
 pub use program::Sandbox;
 pub use registrar::{

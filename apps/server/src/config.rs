@@ -126,6 +126,8 @@ settings::table! {
     pub PAYMENTS_PRO_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_PRO_PRODUCT");
     /// The product of AI credit at the payments provider. Without it, AI credit is not sold.
     pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");
+    /// The product that automatic top-ups are charged under (one-time, fixed price). Without it, `SVC_PAYMENTS_CREDIT_PRODUCT`.
+    pub PAYMENTS_TOPUP_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_TOPUP_PRODUCT");
     /// The product of domains at the payments provider. Without it, domains are free of charge.
     pub PAYMENTS_DOMAIN_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_DOMAIN_PRODUCT");
     /// Whether the payments provider is a test environment without real charges.

@@ -238,7 +238,7 @@ impl PaymentsClient {
     }
 
     /// Creates a draft order, and returns its id. A draft charges nothing. Returns `None` if the provider forbids charges
-    /// without the customer's presence.
+    /// without the customer's presence, or rejects this one.
     ///
     /// # Errors
     /// Returns [`OutboundError`].
@@ -252,6 +252,14 @@ impl PaymentsClient {
             Ok(created) => Ok(Some(created.id)),
             Err(OutboundError::Status(403)) => {
                 log_forbidden();
+                Ok(None)
+            }
+            Err(OutboundError::Status(422)) => {
+                tracing::warn!(
+                    org,
+                    product = product_id,
+                    "the payments provider rejected a charge without the customer"
+                );
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -32,6 +32,8 @@ pub const PRO_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000001";
 pub const CREDIT_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000002";
 /// Domains, which the service charges by orders.
 pub const DOMAIN_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000003";
+/// Automatic top-ups of AI credit, which the service charges by orders.
+pub const TOPUP_PRODUCT: &str = "c2d3a1b0-0000-4000-8000-000000000004";
 
 /// A fault that affects all following requests to the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -301,17 +303,19 @@ impl PaymentsServer {
 
     /// Returns the settings with which a server uses this provider.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, String); 7] {
+    pub fn settings(&self) -> [(&'static str, String); 8] {
         let constants = [
             ("SVC_PAYMENTS_TOKEN", PAYMENTS_TOKEN),
             ("SVC_PAYMENTS_WEBHOOK_SECRET", PAYMENTS_WEBHOOK_SECRET),
             ("SVC_PAYMENTS_PRO_PRODUCT", PRO_PRODUCT),
             ("SVC_PAYMENTS_CREDIT_PRODUCT", CREDIT_PRODUCT),
+            ("SVC_PAYMENTS_TOPUP_PRODUCT", TOPUP_PRODUCT),
             ("SVC_PAYMENTS_DOMAIN_PRODUCT", DOMAIN_PRODUCT),
             ("SVC_PAYMENTS_SANDBOX", "on"),
         ];
-        let [token, secret, pro, credit, domain, sandbox] = constants.map(|(name, value)| (name, value.to_owned()));
-        [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, domain, sandbox]
+        let [token, secret, pro, credit, topup, domain, sandbox] =
+            constants.map(|(name, value)| (name, value.to_owned()));
+        [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, topup, domain, sandbox]
     }
 
     /// Pays a checkout with a card that works, and returns the page to which the buyer returns.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Duration, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-use super::{Body, CREDIT_PRODUCT, DOMAIN_PRODUCT, PRO_PRODUCT};
+use super::{Body, CREDIT_PRODUCT, DOMAIN_PRODUCT, PRO_PRODUCT, TOPUP_PRODUCT};
 use crate::sessions::random_text;
 use crate::values::{new_id, now};
 
@@ -187,7 +187,10 @@ impl State {
         let Some((customer, _)) = self.customers.iter().find(|(_, customer)| customer.id == id) else {
             return Err(ApiError::invalid("customer_id", "Customer does not exist."));
         };
-        if ![CREDIT_PRODUCT, DOMAIN_PRODUCT].contains(&product.as_str()) || body.text("currency")? != "usd" {
+        if [PRO_PRODUCT, CREDIT_PRODUCT].contains(&product.as_str()) {
+            return Err(ApiError::invalid("product_id", "Off-session charges only support fixed-price products."));
+        }
+        if ![DOMAIN_PRODUCT, TOPUP_PRODUCT].contains(&product.as_str()) || body.text("currency")? != "usd" {
             return Err(ApiError::invalid("product_id", "Product does not exist, or has no price in this currency."));
         }
         let cents = body.0.get("amount").and_then(Value::as_i64).filter(|cents| *cents >= 50);

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
-use sandbox::{CREDIT_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT};
+use sandbox::{CREDIT_PRODUCT, DOMAIN_PRODUCT, PAYMENTS_TOKEN, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, TOPUP_PRODUCT};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -148,6 +148,26 @@ async fn customer_uses_the_portal() {
     }
     let methods = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
     assert_eq!(methods["items"], json!([]));
+}
+
+/// Buys the plan, and returns a request for an order of 1,299 cents.
+async fn order_of_a_customer(sandbox: &TestSandbox) -> Value {
+    let checkout = check_out(sandbox, PRO_PRODUCT, Value::Null).await;
+    sandbox.submit(&checkout, &[("action", "pay")]).await;
+    let (_, customer) = call(sandbox, "GET", "/customers/external/org_1", &json!({})).await;
+    json!({ "customer_id": customer["id"], "product_id": DOMAIN_PRODUCT, "amount": 1299, "currency": "usd" })
+}
+
+#[tokio::test]
+async fn order_requires_a_product_with_a_fixed_price() {
+    let sandbox = TestSandbox::start().await;
+    let mut order = order_of_a_customer(&sandbox).await;
+    for (product, status) in
+        [(PRO_PRODUCT, 422), (CREDIT_PRODUCT, 422), ("unknown", 422), (TOPUP_PRODUCT, 201), (DOMAIN_PRODUCT, 201)]
+    {
+        order["product_id"] = product.into();
+        assert_eq!(call(&sandbox, "POST", "/orders/", &order).await.0, status, "{product}");
+    }
 }
 
 /// A schedule that exists and one that does not exist are refused with different statuses, like at the real provider.

@@ -35,9 +35,9 @@ use super::{
     LendingConfig, MAIL_DOMAIN, MAIL_FROM, MAIL_STORE, MAILHOOK_CA, MAILHOOK_CERT_HOSTS, MAILHOOK_TOPIC_ARN,
     MailConfig, MailHookConfig, NAMESERVERS, OAUTH_AUDIENCE, OAUTH_CLI_CLIENT_ID, OAUTH_DEVICE_FLOW, OAUTH_ISSUER,
     OAUTH_REFRESH_GRACE, PAYMENTS_CREDIT_PRODUCT, PAYMENTS_DOMAIN_PRODUCT, PAYMENTS_PRO_PRODUCT, PAYMENTS_SANDBOX,
-    PAYMENTS_TOKEN, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PLATFORM_ORG, PUBLIC_URL, PaymentsConfig,
-    REGISTRAR_TOKEN, REGISTRAR_URL, REGISTRAR_USER, RegistrarConfig, RegistrarLimits, SEALING_KEYS, SITE_NAME,
-    SMTP_URL,
+    PAYMENTS_TOKEN, PAYMENTS_TOPUP_PRODUCT, PAYMENTS_URL, PAYMENTS_WEBHOOK_SECRET, PLATFORM_DOMAIN, PLATFORM_ORG,
+    PUBLIC_URL, PaymentsConfig, REGISTRAR_TOKEN, REGISTRAR_URL, REGISTRAR_USER, RegistrarConfig, RegistrarLimits,
+    SEALING_KEYS, SITE_NAME, SMTP_URL,
 };
 
 /// The content of the file that `SVC_LIMITS` names.
@@ -150,8 +150,11 @@ pub(super) fn billing(settings: &Settings, site: &Site) -> Result<(BillingConfig
         (None, Some(_)) => return Err(PAYMENTS_URL.malformed("required with SVC_PAYMENTS_TOKEN")),
         (Some(url), Some(token)) => Some(PaymentsConfig { url, token: secret(&token) }),
     };
-    let products =
-        Products { pro: settings.opt(&PAYMENTS_PRO_PRODUCT)?, credit: settings.opt(&PAYMENTS_CREDIT_PRODUCT)? };
+    let products = Products {
+        pro: settings.opt(&PAYMENTS_PRO_PRODUCT)?,
+        credit: settings.opt(&PAYMENTS_CREDIT_PRODUCT)?,
+        topup: settings.opt(&PAYMENTS_TOPUP_PRODUCT)?,
+    };
     if payments.is_none() && products != Products::default() {
         return Err(PAYMENTS_URL.malformed("required with a product of the payments provider"));
     }

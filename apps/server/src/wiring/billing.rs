@@ -135,7 +135,7 @@ impl billing::Payments for PaymentsPort {
             reference,
         };
         let created = call(self.0.create_order(&new)).await?;
-        created.ok_or_else(|| PaymentsError::Rejected("charges without the customer are forbidden".to_owned()))
+        created.ok_or_else(|| PaymentsError::Rejected("a charge without the customer was refused".to_owned()))
     }
 
     async fn finalize_order(&self, order: &str) -> Result<Charge, PaymentsError> {

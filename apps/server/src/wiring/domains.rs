@@ -108,7 +108,7 @@ impl domains::Payments for PaymentsPort {
             reference,
         };
         let created = self.client.create_order(&new).await.map_err(log)?;
-        let rejection = || PaymentsError::Rejected("charges without the customer are forbidden".to_owned());
+        let rejection = || PaymentsError::Rejected("a charge without the customer was refused".to_owned());
         created.ok_or_else(rejection).map(Some)
     }
 

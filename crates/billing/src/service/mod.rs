@@ -31,6 +31,8 @@ pub struct Products {
     pub pro: Option<String>,
     /// AI credit, whose price the buyer selects. `None` if it is not for sale.
     pub credit: Option<String>,
+    /// The product that automatic top-ups of AI credit are charged under. If `None`, it is `credit`.
+    pub topup: Option<String>,
 }
 
 /// The configuration of billing.

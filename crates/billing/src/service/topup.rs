@@ -98,7 +98,8 @@ impl Billing {
     }
 
     async fn charge(&self, topup: &TopUpRecord) -> Result<Charge, TopUpError> {
-        let (payments, product) = self.sale_of_credit().ok_or(TopUpError::Off)?;
+        let (payments, credit) = self.sale_of_credit().ok_or(TopUpError::Off)?;
+        let product = self.config.products.topup.as_deref().unwrap_or(credit);
         let order = match topup.order_id.clone() {
             Some(order) => Some(order),
             None => self.create_order(topup, payments, product).await?,

@@ -172,7 +172,7 @@ impl Kit {
     pub async fn with(limits: Limits) -> Self {
         let (base, provider) = (TestStore::start().await, Provider::default());
         let config = BillingConfig {
-            products: Products { pro: Some(PRO.to_owned()), credit: Some(CREDIT.to_owned()) },
+            products: Products { pro: Some(PRO.to_owned()), credit: Some(CREDIT.to_owned()), topup: None },
             sandbox: true,
             webhook_keys: Some(VerifyingKeys::parse(SECRET).unwrap()),
             return_addresses: "https://dashboard.example".parse().unwrap(),

@@ -3,7 +3,7 @@
 use kernel::Secret;
 use providers::OutboundError;
 use providers::payments::{Finalized, NewOrder, PaymentsClient, Refunded};
-use sandbox::{DOMAIN_PRODUCT, PAYMENTS_TOKEN, PaymentsFault, PaymentsServer};
+use sandbox::{CREDIT_PRODUCT, DOMAIN_PRODUCT, PAYMENTS_TOKEN, PaymentsFault, PaymentsServer};
 
 use crate::outbound::server;
 
@@ -114,6 +114,18 @@ async fn orders_need_only_the_documented_fields() {
     ] {
         assert_eq!(client_of(200, body).await.finalize_order("ord_1").await, expected, "{body}");
     }
+}
+
+#[tokio::test]
+async fn rejected_charges_are_definite() {
+    let server = PaymentsServer::start(None).await;
+    let (client, customer) = customer(&server).await;
+    for (customer_id, product_id) in [("unknown", DOMAIN_PRODUCT), (customer.as_str(), CREDIT_PRODUCT)] {
+        let (org, purpose, reference) = ("org_1", "domain", "saga_1");
+        let order = NewOrder { customer_id, product_id, amount_cents: 100, org, purpose, reference };
+        assert_eq!(client.create_order(&order).await, Ok(None), "{order:?}");
+    }
+    assert!(server.orders().is_empty());
 }
 
 #[tokio::test]

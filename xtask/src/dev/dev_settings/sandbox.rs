@@ -114,6 +114,7 @@ impl Sandbox {
             ("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".into()),
             ("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".into()),
             ("SVC_PAYMENTS_CREDIT_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000002".into()),
+            ("SVC_PAYMENTS_TOPUP_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000004".into()),
             ("SVC_PAYMENTS_DOMAIN_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000003".into()),
             ("SVC_PAYMENTS_SANDBOX", "on".into()),
             ("SVC_REGISTRAR_URL", url("/registrar")),

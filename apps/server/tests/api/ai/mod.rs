@@ -48,12 +48,18 @@ struct Kit {
 
 impl Kit {
     async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// Starts a server with changes of its configuration.
+    async fn with(configure: impl FnOnce(&mut Config)) -> Self {
         let listen = reserved_address();
         let provider = PaymentsServer::start(Some(format!("http://{listen}/v1/hooks/payments"))).await;
         let app = App::with(|config| {
             config.listen = listen;
             use_provider(config, &provider);
             use_catalog(config);
+            configure(config);
         })
         .await;
         let ada = app.sign_in("ada").await;

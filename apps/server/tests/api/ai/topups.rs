@@ -22,7 +22,10 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
-        let kit = Kit::start().await;
+        Self::of(Kit::start().await).await
+    }
+
+    async fn of(kit: Kit) -> Self {
         let node = ManualNode::new(&kit.app).await;
         let project = kit.project_id().await;
         kit.ada.post(AI, json!({})).await.expect(200);
@@ -155,6 +158,18 @@ async fn forbidden_charge_turns_auto_topup_off() {
         let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
         assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
     }
+}
+
+/// The product of credit has a price that the buyer selects, so the provider charges it only in a checkout.
+#[tokio::test(flavor = "multi_thread")]
+async fn topup_under_the_product_of_checkouts_is_rejected() {
+    let rig = Rig::of(Kit::with(|config| config.billing.products.topup = None).await).await;
+    rig.call().await;
+    let off = async || rig.kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"] == false;
+    rig.retry_until(off).await;
+    assert!(rig.orders().is_empty());
+    let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+    assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
 }
 
 /// The top-ups whose draft order is stored.

@@ -129,4 +129,6 @@ async fn user_buys_the_plan_and_credit_and_chats() {
     ada.chat("Buy more credit").await;
     ada.sees(CREDIT, "/autoTopup/enabled", json!(false)).await;
     ada.sees("/v1/orgs/ada/notifications", "/items/0/kind", json!("payment.failed")).await;
+    // The provider accepted the order, which remains a draft.
+    assert_eq!(payments.orders().pop().map(|(_, paid)| paid), Some(false));
 }

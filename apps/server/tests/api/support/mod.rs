@@ -18,7 +18,7 @@ use kernel::{AbuseLimits, ClockRng, Limits, Secret};
 use prometheus::Registry;
 use providers::CodeHostConfig;
 use reqwest::Method;
-use sandbox::{CREDIT_PRODUCT, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT};
+use sandbox::{CREDIT_PRODUCT, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, TOPUP_PRODUCT};
 use serde_json::{Value, json};
 use server::config::CodeHostLogin;
 use server::{Config, Server};
@@ -347,7 +347,11 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
 /// Returns the products of the sandbox's payments provider. Only the tests of billing start the provider.
 fn billing() -> billing::BillingConfig {
     billing::BillingConfig {
-        products: billing::Products { pro: Some(PRO_PRODUCT.to_owned()), credit: Some(CREDIT_PRODUCT.to_owned()) },
+        products: billing::Products {
+            pro: Some(PRO_PRODUCT.to_owned()),
+            credit: Some(CREDIT_PRODUCT.to_owned()),
+            topup: Some(TOPUP_PRODUCT.to_owned()),
+        },
         sandbox: true,
         webhook_keys: Some(VerifyingKeys::parse(PAYMENTS_WEBHOOK_SECRET).unwrap()),
         return_addresses: "http://127.0.0.1,http://localhost:3000".parse().unwrap(),
