@@ -112,6 +112,8 @@ struct FinalizedOrder {
 struct Order {
     paid: bool,
     status: String,
+    /// The amount in cents, without tax, that can still be refunded.
+    refundable_amount: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -303,25 +305,33 @@ impl PaymentsClient {
         if finalized.paid == Some(false) { Err(OutboundError::NotJson) } else { Ok(Finalized::Paid) }
     }
 
-    /// Refunds an order. Safe to repeat: an order that is refunded already is not refunded again.
+    /// Refunds an order: its price, with the tax. Safe to repeat: an order that is refunded already is not refunded
+    /// again.
     ///
     /// # Errors
     /// Returns [`OutboundError`].
     pub async fn refund_order(&self, order: &str, amount_cents: i64) -> Result<Refunded> {
-        let body = json!({ "order_id": order, "reason": "other", "amount": amount_cents });
-        let exchange = self.exchange(Method::POST, &["refunds", ""], Some(&body)).await?;
-        if !matches!(exchange.status, 403 | 422) {
-            return exchange.success::<IgnoredAny>().map(|_| Refunded::Refunded);
-        }
-        // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost.
+        let refused = self.refund(order, amount_cents).await;
+        let Err(OutboundError::Status(403 | 422)) = refused else { return refused };
+        // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost, or the
+        // price includes tax.
         let found = self.order(order).await?;
         match found.status.as_str() {
             "refunded" | "partially_refunded" => Ok(Refunded::Refunded),
             // The order may still be paid, and then needs the refund.
             "pending" => Err(OutboundError::Status(409)),
             _ if !found.paid => Ok(Refunded::NotPaid),
-            _ => Err(OutboundError::Status(exchange.status)),
+            // The provider adds the tax of the amount.
+            _ => match found.refundable_amount.filter(|net_cents| (1..amount_cents).contains(net_cents)) {
+                Some(net_cents) => self.refund(order, net_cents).await,
+                None => refused,
+            },
         }
+    }
+
+    async fn refund(&self, order: &str, amount_cents: i64) -> Result<Refunded> {
+        let body = json!({ "order_id": order, "reason": "other", "amount": amount_cents });
+        self.call::<IgnoredAny>(Method::POST, &["refunds", ""], Some(&body)).await.map(|_| Refunded::Refunded)
     }
 
     async fn order(&self, id: &str) -> Result<Order> {

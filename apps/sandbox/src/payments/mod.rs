@@ -341,20 +341,26 @@ impl PaymentsServer {
         self.payments.state().set_card(external_customer_id, declines);
     }
 
+    /// Sets the tax that the prices of new orders include.
+    pub fn set_tax(&self, percent: u8) {
+        self.payments.state().tax_percent = percent;
+    }
+
     /// Returns the sum of a customer's charges without the refunds, in cents.
     #[must_use]
     pub fn net_cents(&self, external_customer_id: &str) -> i64 {
         let state = self.payments.state();
         let paid = state.orders.iter().filter(|order| order.paid && order.customer == external_customer_id);
-        paid.map(|order| order.cents - order.refunded_cents).sum()
+        paid.map(|order| order.cents - order.refunded_total_cents()).sum()
     }
 
-    /// Returns the orders that are refunded at least in part, oldest first: their ids and the refunded cents.
+    /// Returns the orders that are refunded at least in part, oldest first: their ids and the refunded cents, with the
+    /// tax.
     #[must_use]
     pub fn refunds(&self) -> Vec<(String, i64)> {
         let state = self.payments.state();
         let refunded = state.orders.iter().filter(|order| order.refunded_cents > 0);
-        refunded.map(|order| (order.id.clone(), order.refunded_cents)).collect()
+        refunded.map(|order| (order.id.clone(), order.refunded_total_cents())).collect()
     }
 
     /// Returns the orders so far, oldest first: their id, and whether they are paid.

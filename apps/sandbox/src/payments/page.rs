@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::state::{Card, Subscription, time};
+use super::state::{Card, Order, Subscription, time};
 use super::{FAULTS, PRO_PRODUCT, Payments};
 use crate::faults;
 use crate::html::{Html, page};
@@ -97,10 +97,8 @@ impl Payments {
         }
         html.raw("<h2>Receipts</h2><ul>");
         for order in state.orders.iter().filter(|order| order.paid && order.customer == portal.customer) {
-            html.raw("<li>").text(&format!("{} {}", time(order.created_at), dollars(order.cents)));
-            if order.refunded_cents > 0 {
-                html.text(&format!(", {} refunded", dollars(order.refunded_cents)));
-            }
+            html.raw("<li>").text(&time(order.created_at)).raw(" ");
+            add_amounts(&mut html, order);
             html.raw("</li>");
         }
         html.raw("</ul>");
@@ -144,6 +142,12 @@ impl Payments {
         let mut html = Html::default();
         let current = self.fault.borrow().map(|(_, fault)| fault);
         html.select_fault("Fault of the API", FAULTS.map(|(name, fault)| (name, fault == current)));
+        html.raw("<form method=post>").text(&format!("Prices include {}% tax. ", state.tax_percent));
+        html.raw(if state.tax_percent == 0 {
+            "<button name=tax value=19>Include 19% tax in new orders</button></form>"
+        } else {
+            "<button name=tax value=0>Include no tax in new orders</button></form>"
+        });
         html.raw("<h2>Checkouts</h2><ul>");
         for (id, checkout) in &state.checkouts {
             html.raw("<li>").link(&format!("/payments/checkouts/{id}"), id);
@@ -166,10 +170,8 @@ impl Payments {
         for order in &state.orders {
             let paid = if order.paid { "paid" } else { order.unpaid_status };
             html.raw("<li><code>").text(&order.id).raw("</code> ");
-            html.text(&format!("{paid} {} of {}", dollars(order.cents), order.customer));
-            if order.refunded_cents > 0 {
-                html.text(&format!(", {} refunded", dollars(order.refunded_cents)));
-            }
+            html.text(&format!("{paid}, of {}: ", order.customer));
+            add_amounts(&mut html, order);
             html.raw("</li>");
         }
         html.raw("</ul><h2>Webhooks</h2><form method=post>");
@@ -189,6 +191,9 @@ impl Payments {
         let parameter = |name: &str| Some(request.parameter(name)).filter(|value| !value.is_empty());
         if let Some(name) = parameter("fault") {
             self.inject("", faults::find(FAULTS, name)?);
+        }
+        if let Some(percent) = parameter("tax") {
+            self.state().tax_percent = percent.parse().ok()?;
         }
         if let Some(id) = parameter("redeliver") {
             self.webhooks.redeliver(id);
@@ -211,6 +216,17 @@ impl super::State {
     fn schedule(&mut self, id: &str, cancel: bool) -> Option<Value> {
         let body = super::Body(serde_json::Map::from_iter([("cancel_at_period_end".to_owned(), cancel.into())]));
         self.change_subscription(id, &body).ok()
+    }
+}
+
+/// Adds the price of an order, with its tax and its refund.
+fn add_amounts(html: &mut Html, order: &Order) {
+    html.text(&dollars(order.cents));
+    if order.tax_cents > 0 {
+        html.text(&format!(" with {} tax", dollars(order.tax_cents)));
+    }
+    if order.refunded_cents > 0 {
+        html.text(&format!(", {} refunded", dollars(order.refunded_total_cents())));
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) struct State {
     pub subscriptions: Vec<Subscription>,
     pub orders: Vec<Order>,
     pub portals: BTreeMap<String, Portal>,
+    /// The tax that the prices of new orders include.
+    pub tax_percent: u8,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +91,10 @@ pub(super) struct Order {
     pub reason: &'static str,
     pub customer: String,
     pub product: String,
+    /// The price, with the included tax.
     pub cents: i64,
+    pub tax_cents: i64,
+    /// The refunded part of the price, without its tax.
     pub refunded_cents: i64,
     pub metadata: Value,
     pub created_at: DateTime<Utc>,
@@ -194,6 +199,7 @@ impl State {
             return Err(ApiError::invalid("product_id", "Product does not exist, or has no price in this currency."));
         }
         let cents = body.0.get("amount").and_then(Value::as_i64).filter(|cents| *cents >= 50);
+        let cents = cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than or equal to 50"))?;
         let order = Order {
             id: new_id(),
             paid: false,
@@ -201,7 +207,8 @@ impl State {
             reason: "purchase",
             customer: customer.clone(),
             product,
-            cents: cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than or equal to 50"))?,
+            cents,
+            tax_cents: self.included_tax(cents),
             refunded_cents: 0,
             metadata: body.0.get("metadata").cloned().unwrap_or_else(|| json!({})),
             created_at: now(),
@@ -209,6 +216,12 @@ impl State {
         let created = order.json(&self.customers);
         self.orders.push(order);
         Ok(created)
+    }
+
+    /// Returns the tax that a price includes.
+    fn included_tax(&self, cents: i64) -> i64 {
+        let percent = i64::from(self.tax_percent);
+        cents * percent / (100 + percent)
     }
 
     pub fn order(&self, id: &str) -> Result<Value, ApiError> {
@@ -240,7 +253,8 @@ impl State {
         Ok(())
     }
 
-    /// Refunds a part of a paid order. Returns the refund and the order.
+    /// Refunds a part of a paid order. The amount is without the tax, which is refunded in addition. Returns the refund
+    /// and the order.
     pub fn refund(&mut self, body: &Body) -> Result<(Value, Value), ApiError> {
         body.expect(&["order_id", "reason", "amount"])?;
         let (id, reason) = (body.text("order_id")?, body.text("reason")?);
@@ -248,13 +262,12 @@ impl State {
         let cents = cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than 0"))?;
         let order = self.orders.iter_mut().find(|order| order.id == id && order.paid);
         let order = order.ok_or_else(|| ApiError::invalid("order_id", "Order not found"))?;
-        if order.refunded_cents == order.cents {
+        if order.refundable_cents() == 0 {
             let detail = "Order has been refunded fully already.".into();
             return Err(ApiError { status: 403, error: "RefundedAlready", detail });
         }
-        if cents > order.cents - order.refunded_cents {
-            let detail = "Refund amount is more than is left of the order.".into();
-            return Err(ApiError { status: 422, error: "RefundAmountTooHigh", detail });
+        if cents > order.refundable_cents() {
+            return Err(ApiError::invalid("amount", "Refund amount exceeds refundable amount"));
         }
         order.refunded_cents += cents;
         let refund = json!({
@@ -284,6 +297,7 @@ impl State {
             customer: checkout.customer.clone(),
             product: checkout.product.clone(),
             cents: checkout.cents,
+            tax_cents: self.included_tax(checkout.cents),
             refunded_cents: 0,
             metadata: checkout.metadata.clone(),
             created_at: now,
@@ -341,18 +355,37 @@ impl Subscription {
 }
 
 impl Order {
+    fn net_cents(&self) -> i64 {
+        self.cents - self.tax_cents
+    }
+
+    /// Returns the part of the price, without its tax, that can still be refunded.
+    fn refundable_cents(&self) -> i64 {
+        self.net_cents() - self.refunded_cents
+    }
+
+    fn refunded_tax_cents(&self) -> i64 {
+        self.tax_cents * self.refunded_cents / self.net_cents()
+    }
+
+    /// Returns the refunded part of the price, with its tax.
+    pub fn refunded_total_cents(&self) -> i64 {
+        self.refunded_cents + self.refunded_tax_cents()
+    }
+
     fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
         let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
         let status = match (self.paid, self.refunded_cents) {
             (false, _) => self.unpaid_status,
             (true, 0) => "paid",
-            (true, cents) if cents < self.cents => "partially_refunded",
+            (true, _) if self.refundable_cents() > 0 => "partially_refunded",
             (true, _) => "refunded",
         };
         json!({
             "id": self.id, "status": status, "paid": self.paid, "product_id": self.product, "billing_reason": self.reason,
-            "net_amount": self.cents, "total_amount": self.cents, "tax_amount": 0, "currency": "usd",
-            "refunded_amount": self.refunded_cents,
+            "net_amount": self.net_cents(), "tax_amount": self.tax_cents, "total_amount": self.cents,
+            "currency": "usd", "refunded_amount": self.refunded_cents, "refunded_tax_amount": self.refunded_tax_cents(),
+            "refundable_amount": self.refundable_cents(),
             "created_at": time(self.created_at), "customer_id": customer, "metadata": self.metadata,
             "customer": { "id": customer, "external_id": self.customer },
         })

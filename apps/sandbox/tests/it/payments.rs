@@ -170,6 +170,37 @@ async fn order_requires_a_product_with_a_fixed_price() {
     }
 }
 
+#[tokio::test]
+async fn refund_is_limited_to_the_price_without_tax() {
+    let sandbox = TestSandbox::start().await;
+    sandbox.submit("/payments", &[("tax", "19")]).await;
+    let order = order_of_a_customer(&sandbox).await;
+    let (_, order) = call(&sandbox, "POST", "/orders/", &order).await;
+    let refund = async |cents: i64| {
+        let body = json!({ "order_id": order["id"], "reason": "other", "amount": cents });
+        call(&sandbox, "POST", "/refunds/", &body).await
+    };
+    let path = format!("/orders/{}", order["id"].as_str().unwrap());
+    let (status, paid) = call(&sandbox, "POST", &format!("{path}/finalize"), &json!({})).await;
+    let amounts = |order: &Value| {
+        let fields = ["total_amount", "net_amount", "tax_amount", "refunded_amount", "refunded_tax_amount"];
+        fields.map(|field| order[field].as_i64().unwrap())
+    };
+    assert_eq!((status, amounts(&paid)), (200, [1_299, 1_092, 207, 0, 0]));
+    for (cents, status, refundable, shown) in [
+        (1_093, 422, 1_092, "$12.99 with $2.07 tax"),
+        (92, 201, 1_000, "$12.99 with $2.07 tax, $1.09 refunded"),
+        (1_000, 201, 0, "$12.99 with $2.07 tax, $12.99 refunded"),
+        (1, 403, 0, "$12.99 with $2.07 tax, $12.99 refunded"),
+    ] {
+        assert_eq!(refund(cents).await.0, status, "{cents}");
+        assert_eq!(call(&sandbox, "GET", &path, &json!({})).await.1["refundable_amount"], refundable, "{cents}");
+        assert!(sandbox.text("/payments").await.contains(shown), "{cents}");
+    }
+    let (_, refunded) = call(&sandbox, "GET", &path, &json!({})).await;
+    assert_eq!((&refunded["status"], amounts(&refunded)), (&json!("refunded"), [1_299, 1_092, 207, 1_092, 207]));
+}
+
 /// A schedule that exists and one that does not exist are refused with different statuses, like at the real provider.
 #[tokio::test]
 async fn repeated_change_of_a_subscription_is_refused() {

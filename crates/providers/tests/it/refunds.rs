@@ -68,6 +68,21 @@ async fn refund_of_less_than_is_left_is_done_and_other_errors_are_not() {
     assert_eq!(client.refund_order(&order, 1).await, Err(OutboundError::NotJson));
 }
 
+/// The provider refunds an amount without tax, and adds the tax.
+#[tokio::test]
+async fn price_with_tax_is_refunded_completely_and_once() {
+    let server = PaymentsServer::start(None).await;
+    server.set_tax(19);
+    let (client, customer) = customer(&server).await;
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    client.finalize_order(&order).await.unwrap();
+    assert_eq!(server.net_cents("org_1"), 1_299);
+    for _ in 0..2 {
+        assert_eq!(client.refund_order(&order, 1_299).await, Ok(Refunded::Refunded));
+        assert_eq!((server.refunds(), server.net_cents("org_1")), (vec![(order.clone(), 1_299)], 0));
+    }
+}
+
 /// A proxy in front of the provider does not know the customer or the order.
 #[tokio::test]
 async fn page_with_an_error_status_is_not_a_refusal() {

@@ -5,7 +5,7 @@ use sandbox::{PaymentsFault, RegistrarFault, RegistrarOperation, RegistrarServer
 use serde_json::{Value, json};
 use server::config::CoreLink;
 
-use super::{DOMAINS, Kit, contact, purchase, use_registrar};
+use super::{COM_CENTS, DOMAINS, Kit, contact, purchase, use_registrar};
 use crate::support::{ApiResponse, App, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +93,21 @@ async fn refused_registration_is_refunded() {
         kit.buy("shop.com").await.expect(201);
         kit.assert_bought("shop.com").await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refund_of_a_price_with_tax_is_complete() {
+    let kit = Kit::start().await;
+    kit.payments.set_tax(19);
+    kit.registrar.inject_into(RegistrarOperation::Register, RegistrarFault::refusal(422));
+    kit.buy("shop.com").await.expect_error(422, "registrar_rejected");
+    let recorded = "SELECT e.data->'cents' AS event, c.cents AS charge, c.state FROM domains.charges c, store.audit e \
+                    WHERE e.event = 'domain.refund'";
+    let recorded = eventually("the event", async || kit.app.db_rows(recorded).await.pop()).await;
+    assert_eq!(recorded, json!({ "event": COM_CENTS, "charge": COM_CENTS, "state": "refunded" }));
+    let refunded: Vec<i64> = kit.payments.refunds().into_iter().map(|(_, cents)| cents).collect();
+    assert_eq!(refunded, [COM_CENTS]);
+    kit.assert_not_bought("shop.com").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
