@@ -312,9 +312,9 @@ impl PaymentsClient {
     /// Returns [`OutboundError`].
     pub async fn refund_order(&self, order: &str, amount_cents: i64) -> Result<Refunded> {
         let refused = self.refund(order, amount_cents).await;
-        let Err(OutboundError::Status(403 | 422)) = refused else { return refused };
-        // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost, or the
-        // price includes tax.
+        let Err(OutboundError::Status(403 | 404 | 422)) = refused else { return refused };
+        // Nothing, or less than the amount, is left to refund: the response of an earlier attempt was lost, the price
+        // includes tax, or the order was never paid.
         let found = self.order(order).await?;
         match found.status.as_str() {
             "refunded" | "partially_refunded" => Ok(Refunded::Refunded),

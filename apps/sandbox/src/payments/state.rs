@@ -260,7 +260,7 @@ impl State {
         let (id, reason) = (body.text("order_id")?, body.text("reason")?);
         let cents = body.0.get("amount").and_then(Value::as_i64).filter(|cents| *cents > 0);
         let cents = cents.ok_or_else(|| ApiError::invalid("amount", "Input should be greater than 0"))?;
-        let order = self.orders.iter_mut().find(|order| order.id == id && order.paid);
+        let order = self.orders.iter_mut().find(|order| order.id == id);
         let order = order.ok_or_else(|| ApiError::invalid("order_id", "Order not found"))?;
         if order.refundable_cents() == 0 {
             let detail = "Order has been refunded fully already.".into();
@@ -268,6 +268,10 @@ impl State {
         }
         if cents > order.refundable_cents() {
             return Err(ApiError::invalid("amount", "Refund amount exceeds refundable amount"));
+        }
+        if !order.paid {
+            let detail = format!("Refund issued for unknown order: {id}");
+            return Err(ApiError { status: 404, error: "RefundUnknownPayment", detail });
         }
         order.refunded_cents += cents;
         let refund = json!({

@@ -180,6 +180,8 @@ async fn refund_is_limited_to_the_price_without_tax() {
         let body = json!({ "order_id": order["id"], "reason": "other", "amount": cents });
         call(&sandbox, "POST", "/refunds/", &body).await
     };
+    let (status, error) = refund(1_092).await;
+    assert_eq!((status, &error["error"]), (404, &json!("RefundUnknownPayment")));
     let path = format!("/orders/{}", order["id"].as_str().unwrap());
     let (status, paid) = call(&sandbox, "POST", &format!("{path}/finalize"), &json!({})).await;
     let amounts = |order: &Value| {
