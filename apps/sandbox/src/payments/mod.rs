@@ -58,8 +58,8 @@ pub enum PaymentsFault {
     InProgress,
     /// Responds with 412 when an order is finalized, because the provider ended the draft without a payment.
     NotDraft,
-    /// Responds with 412 when an order is finalized, because its payment is in progress. The payment has succeeded when
-    /// the order is finalized without the fault.
+    /// Responds with 412 when an order is finalized, because its payment is in progress. The payment succeeds when the
+    /// fault ends.
     Pending,
     /// Responds with 403 when an order is created or finalized, because the organization lacks the flag
     /// `off_session_charges_enabled`.
@@ -169,6 +169,12 @@ impl Payments {
 
     fn inject(&self, path_end: &'static str, fault: Option<PaymentsFault>) {
         self.fault.send_replace(fault.map(|fault| (path_end, fault)));
+        if fault != Some(PaymentsFault::Pending) {
+            let paid = self.state().pay_pending();
+            for order in &paid {
+                self.send("order.paid", order);
+            }
+        }
     }
 
     fn call(&self, request: &Request, path: &str) -> Result<Response, ApiError> {

@@ -203,6 +203,30 @@ async fn refund_is_limited_to_the_price_without_tax() {
     assert_eq!((&refunded["status"], amounts(&refunded)), (&json!("refunded"), [1_299, 1_092, 207, 1_092, 207]));
 }
 
+#[tokio::test]
+async fn pending_order_is_paid_when_the_fault_ends() {
+    let (api, mut webhooks) = service().await;
+    let sandbox = TestSandbox::with_api(&api).await;
+    let order = order_of_a_customer(&sandbox).await;
+    let (_, order) = call(&sandbox, "POST", "/orders/", &order).await;
+    let path = format!("/orders/{}", order["id"].as_str().unwrap());
+    let finalize = format!("{path}/finalize");
+    sandbox.submit("/payments", &[("fault", "order pending")]).await;
+    assert_eq!(call(&sandbox, "POST", &finalize, &json!({})).await.0, 412);
+    assert_eq!(call(&sandbox, "GET", &path, &json!({})).await.1["status"], "pending");
+    sandbox.submit("/payments", &[("fault", "none")]).await;
+    // The events of the plan come first.
+    let paid = loop {
+        let (_, event) = webhooks.recv().await.unwrap();
+        if event["data"]["id"] == order["id"] {
+            break event;
+        }
+    };
+    assert_eq!((&paid["type"], &paid["data"]["paid"]), (&json!("order.paid"), &json!(true)));
+    assert_eq!(call(&sandbox, "POST", &finalize, &json!({})).await.0, 412);
+    assert_eq!(call(&sandbox, "GET", &path, &json!({})).await.1["status"], "paid");
+}
+
 /// A schedule that exists and one that does not exist are refused with different statuses, like at the real provider.
 #[tokio::test]
 async fn repeated_change_of_a_subscription_is_refused() {

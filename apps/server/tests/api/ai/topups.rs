@@ -103,6 +103,23 @@ async fn lost_responses_lead_to_one_charge() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pending_payment_is_credited_by_its_event() {
+    let rig = Rig::start().await;
+    rig.kit.provider.inject(Some(PaymentsFault::Pending));
+    rig.call().await;
+    let failed = "SELECT id FROM store.outbox WHERE topic = 'billing.topup' AND last_error IS NOT NULL";
+    eventually("the failed attempt", async || (rig.kit.app.db_rows(failed).await.len() == 1).then_some(())).await;
+    assert_eq!(rig.orders(), [false]);
+    // The payment succeeds.
+    rig.kit.provider.inject(None);
+    rig.kit.wait_for_balance(2 * DOLLARS_5 - 120_000_000).await;
+    rig.retry_until(async || rig.kit.app.db_rows(QUEUED).await.is_empty()).await;
+    assert_eq!(rig.orders(), [true]);
+    let states = rig.kit.app.db_rows("SELECT state FROM billing.topup_orders").await;
+    assert_eq!(states, [json!({ "state": "credited" })]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn declined_card_turns_auto_topup_off_with_a_notification() {
     let rig = Rig::start().await;
     let org = org_id(&rig.kit.ada).await;
