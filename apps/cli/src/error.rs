@@ -193,12 +193,11 @@ impl CliError {
                 "`svc billing portal` changes the payment method, and `svc billing cancel` ends the plan".to_owned()
             }
             "not_pro" => "`svc billing upgrade` starts the purchase of the pro plan".to_owned(),
-            "no_payment_method" => {
-                "a purchase saves the payment method: `svc billing upgrade` or `svc ai credit buy`".to_owned()
-            }
-            "payment_failed" => "`svc billing portal` changes the payment method; without one, a purchase saves it: \
+            "no_payment_method" | "payment_failed" => {
+                "`svc billing portal` saves or changes the payment method, after a first purchase: \
                  `svc ai credit buy`, or `svc billing upgrade` for the pro plan"
-                .to_owned(),
+                    .to_owned()
+            }
             "saga_incomplete" | "registrar_error" => {
                 "run the same command again: it continues where it stopped".to_owned()
             }

@@ -122,7 +122,7 @@ settings::table! {
     pub PAYMENTS_TOKEN: Option<Secret> = Setting::optional("SVC_PAYMENTS_TOKEN");
     /// The secrets of the payments webhook, separated by commas. Without one, the webhook is off.
     pub PAYMENTS_WEBHOOK_SECRET: Option<Secret> = Setting::optional("SVC_PAYMENTS_WEBHOOK_SECRET");
-    /// The product of the pro plan at the payments provider. Without it, billing is off.
+    /// The product of the pro plan at the payments provider. Without it, billing is off, and no payment method can be saved for automatic top-ups and domains.
     pub PAYMENTS_PRO_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_PRO_PRODUCT");
     /// The product of AI credit at the payments provider. Without it, AI credit is not sold.
     pub PAYMENTS_CREDIT_PRODUCT: Option<String> = Setting::optional("SVC_PAYMENTS_CREDIT_PRODUCT");

@@ -16,7 +16,7 @@ pub enum BillingError {
     NotPro,
     #[error("the organization has never paid")]
     NeverPaid,
-    #[error("the organization has no saved payment method; buy credit once, which saves it")]
+    #[error("the organization has no saved payment method; after a first purchase, the billing portal saves one")]
     NoPaymentMethod,
     #[error("the payments provider is not available; try again later")]
     Unavailable(#[source] PaymentsError),
@@ -45,7 +45,7 @@ impl BillingError {
     pub const NO_PAYMENT_METHOD: Code = Code::new(
         "no_payment_method",
         Kind::Conflict,
-        "The organization has no saved payment method. Buy credit once, which saves it.",
+        "The organization has no saved payment method. After a first purchase, the billing portal saves one.",
     );
 }
 

@@ -248,10 +248,11 @@ fn show_credit(credit: &AiCredit) -> String {
 
 fn show_topup(credit: &AiCredit) -> String {
     let today = format!("{} of {}", credit.auto_topups_today, credit.auto_topup_per_day);
+    let none = "none: `svc billing portal` saves one after a first purchase";
     fields(&[
         ["top-up", &topup_text(&credit.auto_topup)],
         ["today", &today],
-        ["payment method", if credit.has_payment_method { "saved" } else { "none: a purchase saves it" }],
+        ["payment method", if credit.has_payment_method { "saved" } else { none }],
     ])
 }
 

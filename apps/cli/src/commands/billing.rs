@@ -75,7 +75,7 @@ async fn upgrade(svc: &Svc<'_>, (client, org): (&Client, &str), purchase: Purcha
 async fn explain_not_found(error: Error, (client, org): (&Client, &str)) -> CliError {
     let exists = error.status() == Some(404) && client.billing_get(org).send().await.is_ok();
     if exists {
-        CliError::Explained(error, "`svc billing upgrade` starts the purchase of the pro plan")
+        CliError::Explained(error, "`svc billing upgrade` buys the pro plan, and `svc ai credit buy` buys AI credit")
     } else {
         error.into()
     }

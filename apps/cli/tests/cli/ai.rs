@@ -18,7 +18,8 @@ async fn credit_is_bought_and_topped_up() {
     assert_eq!(credit, "credit  $0.00\nsold    $5.00, $10.00, $25.00, $50.00, $100.00\ntop-up  off\n");
     assert_eq!(
         ai(&["topup"]).succeeds().out,
-        "top-up          off\ntoday           0 of 3\npayment method  none: a purchase saves it\n"
+        "top-up          off\ntoday           0 of 3\n\
+         payment method  none: `svc billing portal` saves one after a first purchase\n"
     );
     ai(&["topup", "on", "--amount", "25", "--below", "5"]).fails(1).stderr_contains("svc ai credit buy");
     ai(&["topup", "on", "--amount", "abc", "--below", "5"]).fails(2).stderr_contains("not an amount in dollars");
@@ -40,6 +41,10 @@ async fn credit_is_bought_and_topped_up() {
     let row: Vec<&str> = ledger.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!((row[0], &row[2..]), ("1", &["topup", "$10.00", "$10.00", "–", "–", "–", "–"][..]), "{ledger}");
 
+    // The payment saved no card.
+    ai(&["topup", "on", "--amount", "25", "--below", "5.50"]).fails(1).stderr_contains("svc billing portal");
+    let org = ada.json(&["orgs", "list"])["items"][0]["id"].as_str().unwrap().to_owned();
+    payments.set_card(&org, false);
     ai(&["topup", "on", "--amount", "25", "--below", "5.50"])
         .succeeds()
         .stderr_contains("turned the automatic top-up on");

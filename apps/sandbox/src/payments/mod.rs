@@ -324,7 +324,8 @@ impl PaymentsServer {
         [("SVC_PAYMENTS_URL", self.url()), token, secret, pro, credit, topup, domain, sandbox]
     }
 
-    /// Pays a checkout with a card that works, and returns the page to which the buyer returns.
+    /// Pays a checkout with a card that works, and returns the page to which the buyer returns. Only the checkout of the
+    /// plan saves the card.
     ///
     /// # Panics
     /// Panics if there is no such open checkout.

@@ -51,9 +51,14 @@ impl Payments {
         if let Some(fault) = fault {
             html.fault(fault);
         }
-        let product = if checkout.product == PRO_PRODUCT { "The pro plan, for a month" } else { "AI credit" };
+        let (product, saved) = if checkout.product == PRO_PRODUCT {
+            ("The pro plan, for a month", "The payment saves the card.")
+        } else {
+            ("AI credit", "The payment does not save the card. You can save one in the portal.")
+        };
         html.raw("<p>").text(product).raw(": <strong>").text(&dollars(checkout.cents)).raw("</strong></p>");
         if checkout.status == "open" {
+            html.raw("<p>").text(saved).raw("</p>");
             html.raw("<form method=post><button name=action value=pay>Pay</button> ");
             html.raw("<button name=action value=decline>Pay with a card that is declined</button> ");
             html.raw("<button name=action value=abandon>Abandon</button></form>");
@@ -81,8 +86,8 @@ impl Payments {
         let customer = state.customers.get(&portal.customer)?;
         let mut html = Html::default();
         html.raw("<p>Customer <code>").text(&portal.customer).raw("</code>, card: ").text(card(customer.card));
-        html.raw("</p><form method=post><button name=action value=card>Use a card that works</button> ");
-        html.raw("<button name=action value=declined>Use a card that is declined</button> ");
+        html.raw("</p><form method=post><button name=action value=card>Save a card that works</button> ");
+        html.raw("<button name=action value=declined>Save a card that is declined</button> ");
         html.raw("<button name=action value=remove>Remove the card</button></form><h2>Plan</h2>");
         for subscription in state.subscriptions.iter().filter(|found| found.customer == portal.customer) {
             add_subscription(&mut html, subscription);

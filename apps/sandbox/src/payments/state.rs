@@ -291,16 +291,25 @@ impl State {
 
     /// Replaces the card of a customer, who is created if necessary.
     pub fn set_card(&mut self, external_id: &str, declines: bool) {
-        let customer = self.customers.entry(external_id.to_owned());
-        customer.or_insert_with(|| Customer { id: new_id(), card: None }).card = Some(Card { declines });
+        self.create_customer(external_id).card = Some(Card { declines });
     }
 
-    /// Pays a checkout. Returns the address to return to and the events, or `None` if the checkout is not open.
+    /// Returns a customer, who is created if necessary.
+    fn create_customer(&mut self, external_id: &str) -> &mut Customer {
+        let customer = self.customers.entry(external_id.to_owned());
+        customer.or_insert_with(|| Customer { id: new_id(), card: None })
+    }
+
+    /// Pays a checkout. Only that of the plan saves the card, for the later payments. Returns the address to return to
+    /// and the events, or `None` if the checkout is not open.
     pub fn pay(&mut self, id: &str) -> Option<(String, Vec<(&'static str, Value)>)> {
         let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
         checkout.status = "succeeded";
         let checkout = checkout.clone();
-        self.set_card(&checkout.customer, false);
+        let customer = self.create_customer(&checkout.customer);
+        if checkout.product == PRO_PRODUCT {
+            customer.card = Some(Card { declines: false });
+        }
         let now = now();
         let order = Order {
             id: new_id(),

@@ -129,10 +129,13 @@ async fn customer_uses_the_portal() {
     let sandbox = TestSandbox::start().await;
     let session = json!({ "external_customer_id": "org_1", "return_url": "http://app/billing" });
     assert_eq!(call(&sandbox, "POST", "/customer-sessions/", &session).await.0, 422);
-    let checkout = check_out(&sandbox, CREDIT_PRODUCT, json!(500)).await;
-    sandbox.submit(&checkout, &[("action", "pay")]).await;
-    let checkout = check_out(&sandbox, PRO_PRODUCT, Value::Null).await;
-    sandbox.submit(&checkout, &[("action", "pay")]).await;
+    for (product, amount, methods) in [(CREDIT_PRODUCT, json!(500), 0), (PRO_PRODUCT, Value::Null, 1)] {
+        let checkout = check_out(&sandbox, product, amount).await;
+        sandbox.submit(&checkout, &[("action", "pay")]).await;
+        // Only the payment of the plan saves the card.
+        let saved = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
+        assert_eq!(saved["items"].as_array().unwrap().len(), methods, "{product}");
+    }
     let (status, created) = call(&sandbox, "POST", "/customer-sessions/", &session).await;
     assert_eq!(status, 201);
     let portal = created["customer_portal_url"].as_str().unwrap().strip_prefix(&sandbox.base).unwrap().to_owned();
@@ -140,9 +143,13 @@ async fn customer_uses_the_portal() {
     for shown in ["$5.00", "$20.00", "card: works", "renews", "http://app/billing"] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
-    for (action, shown) in
-        [("cancel", "ends at"), ("resume", "renews at"), ("declined", "is declined"), ("remove", "none")]
-    {
+    for (action, shown) in [
+        ("cancel", "ends at"),
+        ("resume", "renews at"),
+        ("declined", "card: is declined"),
+        ("card", "card: works"),
+        ("remove", "card: none"),
+    ] {
         sandbox.submit(&portal, &[("action", action)]).await;
         assert!(sandbox.text(&portal).await.contains(shown), "{action}");
     }

@@ -26,9 +26,8 @@ async fn paid_checkout_is_credited_by_its_event_only() {
     kit.provider.hold();
     let checkout = kit.check_out(1_000_000_000).await;
     assert_eq!(kit.provider.pay(&checkout), RETURN_TO);
-    // The browser's return changes nothing. The payment saved the payment method.
-    let credit = kit.ada.get(CREDIT).await.expect(200).clone();
-    assert_eq!((&credit["balanceMicroCents"], &credit["hasPaymentMethod"]), (&json!(0), &json!(true)));
+    // The browser's return changes nothing.
+    assert_eq!(kit.balance().await, 0);
     kit.provider.release(true);
     kit.wait_for_balance(1_000_000_000).await;
     for delivery in kit.provider.deliveries() {
@@ -102,10 +101,25 @@ async fn installation_without_a_credit_product_sells_none() {
     assert_eq!(ada.get(CREDIT).await.expect(200)["hasPaymentMethod"], false);
 }
 
+/// The payment of credit saves no card, and makes the organization a customer with a portal.
+#[tokio::test(flavor = "multi_thread")]
+async fn customer_of_credit_saves_a_card_in_the_portal() {
+    let kit = Kit::start().await;
+    let on = json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 100_000_000 });
+    kit.ada.post("/v1/orgs/ada/billing/portal", json!({})).await.expect_error(404, "not_found");
+    kit.buy().await;
+    assert_eq!(kit.ada.get(CREDIT).await.expect(200)["hasPaymentMethod"], false);
+    kit.ada.put(AUTO_TOPUP, on.clone()).await.expect_error(409, "no_payment_method");
+    kit.save_card().await;
+    assert_eq!(kit.ada.get(CREDIT).await.expect(200)["hasPaymentMethod"], true);
+    assert_eq!(kit.ada.put(AUTO_TOPUP, on.clone()).await.expect(200)["autoTopup"], on);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn credit_is_shown_while_the_provider_is_down() {
     let kit = Kit::start().await;
     kit.buy().await;
+    kit.save_card().await;
     let on = json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 100_000_000 });
     let shown = kit.ada.put(AUTO_TOPUP, on.clone()).await.expect(200).clone();
     assert_eq!((&shown["autoTopup"], &shown["hasPaymentMethod"]), (&on, &json!(true)));

@@ -15,7 +15,7 @@ use server::Config;
 use testkit::reserved_address;
 
 use crate::billing::use_provider;
-use crate::support::{App, Caller, eventually};
+use crate::support::{App, Caller, client, eventually};
 
 const MODELS: &str = "/v1/ai/models";
 const AI: &str = "/v1/orgs/ada/projects/site/ai";
@@ -78,6 +78,13 @@ impl Kit {
         let checkout = self.check_out(500_000_000).await;
         assert_eq!(self.provider.pay(&checkout), RETURN_TO);
         self.wait_for_balance(before + 500_000_000).await;
+    }
+
+    /// Saves a card in the portal.
+    async fn save_card(&self) {
+        let portal = self.ada.post("/v1/orgs/ada/billing/portal", json!({})).await.expect(200)["url"].clone();
+        let saved = client().post(portal.as_str().unwrap()).body("action=card").send().await.unwrap();
+        assert_eq!(saved.status(), 302);
     }
 
     async fn balance(&self) -> i64 {

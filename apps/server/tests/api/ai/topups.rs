@@ -30,6 +30,7 @@ impl Rig {
         let project = kit.project_id().await;
         kit.ada.post(AI, json!({})).await.expect(200);
         kit.buy().await;
+        kit.save_card().await;
         let on = json!({ "enabled": true, "amountMicroCents": DOLLARS_5, "thresholdMicroCents": THRESHOLD });
         kit.ada.put(AUTO_TOPUP, on).await.expect(200);
         Self { kit, node, project }
