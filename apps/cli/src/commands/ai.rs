@@ -2,7 +2,8 @@
 
 use client::Client;
 use client::types::{
-    AiCredit, AiListLedgerQuery, AiModel, AiStatus, AutoTopup, AutoTopupChange, LedgerRow, NewCreditCheckout,
+    AiCredit, AiListLedgerQuery, AiModel, AiStatus, AutoTopup, AutoTopupChange, LedgerKind, LedgerRow,
+    NewCreditCheckout,
 };
 
 use crate::checkout::{PurchaseArgs, return_to, warn_of_sandbox};
@@ -153,7 +154,11 @@ async fn buy(
     warn_of_sandbox(svc, client, org).await?;
     // Calls of AI models change the balance at the same time, so only the ledger shows whether the payment has arrived.
     let rows = AiListLedgerQuery { limit: Some(200), before: None };
-    let is_payment = |row: &LedgerRow| row.ledger_id > last && row.amount_micro_cents == amount.micro_cents;
+    let is_payment = |row: &LedgerRow| {
+        row.ledger_id > last
+            && row.kind == LedgerKind::Topup
+            && is_credit_of(amount.micro_cents, row.amount_micro_cents)
+    };
     let get = async || client.ai_list_ledger(org, &rows).send().await;
     let paid = purchase.pay(svc, &checkout, get, |page| page.items.iter().any(is_payment)).await?;
     if paid.is_some() {
@@ -161,6 +166,13 @@ async fn buy(
         svc.out.success(format!("{org} bought credit for {}", dollars(amount.micro_cents)));
     }
     Ok(())
+}
+
+/// Returns whether a payment of this price can have added this credit, which is less if the price includes tax. Each
+/// amount that is sold is at least twice the next smaller one, so with any tax below 100%, only one amount matches. A row
+/// of the ledger names no order, so another payment of the same amount matches too.
+fn is_credit_of(price: i64, credit: i64) -> bool {
+    price / 2 < credit && credit <= price
 }
 
 async fn change_topup(svc: &Svc<'_>, (client, org): (&Client, &str), change: &AutoTopupChange) -> Result<(), CliError> {

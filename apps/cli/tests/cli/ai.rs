@@ -1,8 +1,15 @@
 //! `svc ai`.
 
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::billing::{delivered, finished, with_provider};
+use crate::reverse_proxy;
+use crate::support::Machine;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn credit_is_bought_and_topped_up() {
@@ -52,8 +59,49 @@ async fn credit_is_bought_and_topped_up() {
     assert!(shown.starts_with("top-up          $25.00 when the credit falls below $5.50\n"), "{shown}");
     assert_eq!(ada.json(&["ai", "credit", "--org", "ada"])["autoTopup"]["thresholdMicroCents"], 550_000_000);
     ai(&["topup", "off"]).succeeds().stderr_contains("turned the automatic top-up off");
+
+    payments.set_tax(19);
+    let buy = ada.command(&["ai", "credit", "buy", "10", "--org", "ada"]).spawn().unwrap();
+    let _ = payments.pay(&ada.opened().await);
+    let bought = finished(buy).succeeds();
+    assert!(bought.out.starts_with("credit  $18.41\n"), "{bought:?}");
     let printed = ai(&["credit", "buy", "5", "--no-browser", "--no-wait"]).succeeds().out;
     assert!(printed.contains("/payments/checkouts/"), "{printed}");
+}
+
+/// Waits until a command has sent two more requests, or has ended. It has then read the response of the first one.
+async fn wait_for_poll(command: &mut Child, requests: &AtomicUsize) {
+    let expected = requests.load(Ordering::SeqCst) + 2;
+    while requests.load(Ordering::SeqCst) < expected && command.try_wait().unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Another admin, or the automatic top-up, buys other amounts at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn payment_of_another_amount_does_not_end_a_purchase() {
+    let (platform, payments, ada) = with_provider(&[]).await;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&reads);
+    let proxy = reverse_proxy::start(&platform, move |request| {
+        counter.fetch_add(usize::from(request == "GET /v1/orgs/ada/ai/ledger"), Ordering::SeqCst);
+        None
+    });
+    let other = Machine::new(&proxy.await);
+    other.svc(&["login", "--dev", "ada"]).succeeds();
+    let mut buy = other.command(&["ai", "credit", "buy", "10", "--no-browser", "--org", "ada"]).spawn().unwrap();
+    wait_for_poll(&mut buy, &reads).await;
+    let pay = |dollars: &str| {
+        let check_out = ["ai", "credit", "buy", dollars, "--no-browser", "--no-wait", "--org", "ada"];
+        payments.pay(ada.svc(&check_out).succeeds().out.trim())
+    };
+    pay("5");
+    pay("25");
+    delivered(&payments).await;
+    wait_for_poll(&mut buy, &reads).await;
+    pay("10");
+    let bought = finished(buy).succeeds();
+    assert!(bought.out.starts_with("credit  $40.00\n"), "{bought:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
