@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
@@ -33,7 +34,9 @@ impl Api {
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         let client = Client::builder().tls_backend_preconfigured(tls).timeout(Duration::from_secs(10));
-        Self { base: base.trim_end_matches('/').to_owned(), client: client.build().unwrap() }
+        // A followed redirect would turn the POST of a webhook into a GET.
+        let client = client.redirect(Policy::none()).build().unwrap();
+        Self { base: base.trim_end_matches('/').to_owned(), client }
     }
 
     /// Sends a GET for a path of the API or for an absolute URL.

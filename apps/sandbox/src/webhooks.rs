@@ -53,12 +53,13 @@ struct QueueState {
 }
 
 impl Webhooks {
-    /// Starts to deliver webhooks to a URL, with these headers. Without a URL, the page only shows them.
-    pub fn start(url: Option<String>, headers: fn(&Delivery) -> Headers) -> Self {
+    /// Starts to deliver webhooks to a URL, with these headers. Without a URL, the page only shows them. A webhook without
+    /// a response is repeated, and so is one whose response has a status for which `is_repeated` returns true.
+    pub fn start(url: Option<String>, headers: fn(&Delivery) -> Headers, is_repeated: fn(u16) -> bool) -> Self {
         let queue = Arc::new(Queue::default());
         let task = url.map(|url| {
             let queue = Arc::clone(&queue);
-            tokio::spawn(async move { queue.deliver(&Api::new(""), &url, headers).await }).abort_handle()
+            tokio::spawn(async move { queue.deliver(&Api::new(""), &url, headers, is_repeated).await }).abort_handle()
         });
         Self { queue, task }
     }
@@ -135,7 +136,7 @@ impl Queue {
     }
 
     /// Delivers the due webhooks in order. If the last attempt of a webhook fails, continues with the next one.
-    async fn deliver(&self, api: &Api, url: &str, headers: fn(&Delivery) -> Headers) {
+    async fn deliver(&self, api: &Api, url: &str, headers: fn(&Delivery) -> Headers, is_repeated: fn(u16) -> bool) {
         loop {
             let next = {
                 let mut state = self.state();
@@ -153,9 +154,7 @@ impl Queue {
                     (stored.attempts, stored.status, stored.response) = (stored.attempts + 1, status, response);
                 }
                 match pause {
-                    Some(pause) if !status.is_some_and(|status| (200..300).contains(&status)) => {
-                        tokio::time::sleep(pause).await;
-                    }
+                    Some(pause) if status.is_none_or(is_repeated) => tokio::time::sleep(pause).await,
                     _ => break,
                 }
             }

@@ -117,7 +117,8 @@ impl SnsServer {
             host: format!("localhost:{}", listener.local_addr()?.port()),
             state: Mutex::new(state),
             fault: watch::Sender::new(None),
-            webhooks: Webhooks::start(hook_url, headers),
+            // The real service does not repeat a message after any other status.
+            webhooks: Webhooks::start(hook_url, headers, |status| status == 429 || status >= 500),
         });
         let (served, acceptor) = (Arc::clone(&service), service.certificate.acceptor().clone());
         let mut tasks = JoinSet::new();

@@ -17,6 +17,7 @@ mod payments;
 mod registrar;
 mod sign_in;
 mod sns;
+mod webhooks;
 
 use std::net::SocketAddr;
 
@@ -66,9 +67,7 @@ impl TestSandbox {
         let sandbox = Sandbox::start(&config).await.unwrap();
         let base = format!("http://{}", sandbox.address().unwrap());
         let (smtp, dns, s3) = (sandbox.smtp().address(), sandbox.dns().address(), sandbox.s3().address());
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let browser = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
-        Self { base, smtp, dns, s3, browser, task: tokio::spawn(sandbox.run()).abort_handle() }
+        Self { base, smtp, dns, s3, browser: browser(), task: tokio::spawn(sandbox.run()).abort_handle() }
     }
 
     async fn get(&self, path: &str) -> Response {
@@ -113,6 +112,12 @@ impl Drop for TestSandbox {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Returns an HTTP client that does not follow redirects.
+fn browser() -> Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
 }
 
 fn header(response: &Response, name: &str) -> String {
