@@ -53,9 +53,14 @@ struct QueueState {
 }
 
 impl Webhooks {
-    /// Starts to deliver webhooks to a URL, with these headers. Without a URL, the page only shows them. A webhook without
-    /// a response is repeated, and so is one whose response has a status for which `is_repeated` returns true.
-    pub fn start(url: Option<String>, headers: fn(&Delivery) -> Headers, is_repeated: fn(u16) -> bool) -> Self {
+    /// Starts to deliver webhooks to a URL. Without a URL, the page only shows them. `headers` returns the headers of
+    /// an attempt, or the reason to drop the webhook. A webhook without a response is repeated, and so is one whose
+    /// response has a status for which `is_repeated` returns true.
+    pub fn start(
+        url: Option<String>,
+        headers: impl Fn(&Delivery) -> Result<Headers, &'static str> + Send + Sync + 'static,
+        is_repeated: fn(u16) -> bool,
+    ) -> Self {
         let queue = Arc::new(Queue::default());
         let task = url.map(|url| {
             let queue = Arc::clone(&queue);
@@ -136,7 +141,13 @@ impl Queue {
     }
 
     /// Delivers the due webhooks in order. If the last attempt of a webhook fails, continues with the next one.
-    async fn deliver(&self, api: &Api, url: &str, headers: fn(&Delivery) -> Headers, is_repeated: fn(u16) -> bool) {
+    async fn deliver(
+        &self,
+        api: &Api,
+        url: &str,
+        headers: impl Fn(&Delivery) -> Result<Headers, &'static str>,
+        is_repeated: fn(u16) -> bool,
+    ) {
         loop {
             let next = {
                 let mut state = self.state();
@@ -148,7 +159,14 @@ impl Queue {
                 continue;
             };
             for pause in PAUSES.into_iter().map(Some).chain([None]) {
-                let (status, response) = attempt(api, url, headers(&delivery), &delivery.body).await;
+                let headers = match headers(&delivery) {
+                    Ok(headers) => headers,
+                    Err(reason) => {
+                        reason.clone_into(&mut self.state().deliveries[index].response);
+                        break;
+                    }
+                };
+                let (status, response) = attempt(api, url, headers, &delivery.body).await;
                 {
                     let stored = &mut self.state().deliveries[index];
                     (stored.attempts, stored.status, stored.response) = (stored.attempts + 1, status, response);

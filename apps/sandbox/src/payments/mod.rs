@@ -105,7 +105,11 @@ impl Payments {
             base: base.to_owned(),
             state: Mutex::default(),
             fault: watch::Sender::new(None),
-            webhooks: Webhooks::start(webhook_url, sign, |status| !(200..300).contains(&status)),
+            webhooks: Webhooks::start(
+                webhook_url,
+                |delivery| Ok(sign(delivery)),
+                |status| !(200..300).contains(&status),
+            ),
         }
     }
 

@@ -68,6 +68,14 @@ const FAULTS: [(&str, Option<SnsFault>); 10] = [
     ("failed confirmation", Some(SnsFault::Confirmation)),
 ];
 
+/// The state of the subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subscription {
+    Pending,
+    Confirmed,
+    Ended,
+}
+
 /// The notification service.
 #[derive(Debug)]
 pub struct SnsServer {
@@ -82,6 +90,7 @@ struct Service {
     /// The host and the port of the listener.
     host: String,
     state: Mutex<State>,
+    subscription: watch::Sender<Subscription>,
     fault: watch::Sender<Option<SnsFault>>,
     webhooks: Webhooks,
 }
@@ -92,7 +101,6 @@ struct State {
     version: &'static str,
     /// The secret of the subscription's confirmation.
     token: String,
-    is_confirmed: bool,
     requests: VecDeque<String>,
 }
 
@@ -111,14 +119,20 @@ impl SnsServer {
     /// Returns an error if the address is in use or not local.
     pub async fn start_on(address: SocketAddr, hook_url: Option<String>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        let state = State { version: "2", token: random_text(), is_confirmed: false, requests: VecDeque::new() };
+        let state = State { version: "2", token: random_text(), requests: VecDeque::new() };
+        let (subscription, current) = watch::channel(Subscription::Pending);
         let service = Arc::new(Service {
             certificate: Certificate::generate_with_known_authority(),
             host: format!("localhost:{}", listener.local_addr()?.port()),
             state: Mutex::new(state),
+            subscription,
             fault: watch::Sender::new(None),
-            // The real service does not repeat a message after any other status.
-            webhooks: Webhooks::start(hook_url, headers, |status| status == 429 || status >= 500),
+            webhooks: Webhooks::start(
+                hook_url,
+                move |delivery| headers(*current.borrow(), delivery),
+                // The real service does not repeat a message after any other status.
+                |status| status == 429 || status >= 500,
+            ),
         });
         let (served, acceptor) = (Arc::clone(&service), service.certificate.acceptor().clone());
         let mut tasks = JoinSet::new();
@@ -201,10 +215,11 @@ impl SnsServer {
     /// Returns whether the subscription is confirmed.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.service.state().is_confirmed
+        *self.service.subscription.borrow() == Subscription::Confirmed
     }
 
-    /// Reports the outcomes of the mails that this server receives from now on.
+    /// Reports the outcomes of the mails that this server receives from now on. Asks for the confirmation of the
+    /// subscription first if it is pending.
     ///
     /// # Panics
     /// Does not panic.
@@ -215,8 +230,8 @@ impl SnsServer {
             while received.changed().await.is_ok() {
                 let mails = received.borrow_and_update()[reported..].to_vec();
                 reported += mails.len();
-                let is_confirmed = service.state().is_confirmed;
-                if !is_confirmed {
+                let subscription = *service.subscription.borrow();
+                if subscription == Subscription::Pending {
                     service.subscribe();
                 }
                 for notification in mails.iter().flat_map(events::notifications) {
@@ -330,24 +345,27 @@ impl Service {
     }
 
     fn confirm(&self, token: &str, fault: Option<SnsFault>) -> Response {
-        let state = &mut *self.state();
         if fault == Some(SnsFault::Confirmation) {
             return Response::new(500, "text/plain", "internal failure");
         }
-        if token != state.token {
+        if token != self.state().token {
             return Response::new(400, "text/plain", "invalid token");
         }
-        state.is_confirmed = true;
+        self.subscription.send_replace(Subscription::Confirmed);
         let arn = format!("{SNS_TOPIC}:{}", new_id());
         Response::json(&json!({ "ConfirmSubscriptionResponse": { "SubscriptionArn": arn } }))
     }
 }
 
-fn headers(delivery: &Delivery) -> Headers {
-    vec![
+/// Returns the headers of a message. Like the real service, drops a notification without a confirmed subscription.
+fn headers(subscription: Subscription, delivery: &Delivery) -> Result<Headers, &'static str> {
+    if delivery.event == "Notification" && subscription != Subscription::Confirmed {
+        return Err("dropped: the subscription is not confirmed");
+    }
+    Ok(vec![
         ("x-amz-sns-message-type", delivery.event.clone()),
         ("x-amz-sns-message-id", delivery.id.clone()),
         ("x-amz-sns-topic-arn", SNS_TOPIC.to_owned()),
         ("content-type", "text/plain; charset=UTF-8".to_owned()),
-    ]
+    ])
 }

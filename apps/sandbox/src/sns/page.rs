@@ -1,6 +1,6 @@
 //! The page of the notification service.
 
-use super::{FAULTS, SNS_TOPIC, Service};
+use super::{FAULTS, SNS_TOPIC, Service, Subscription};
 use crate::faults;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
@@ -25,17 +25,18 @@ impl Service {
         html.raw("recipients is delivered. The SMTP server refuses <code>refuse@…</code>, and refuses ");
         html.raw("<code>defer@…</code> temporarily.</p><p>Topic: <code>").text(SNS_TOPIC);
         html.raw("</code>, certificate: <code>").text(&self.certificate_url()).raw("</code></p>");
-        let (current, version, is_confirmed) = {
-            let state = self.state();
-            (*self.fault.borrow(), state.version, state.is_confirmed)
-        };
+        let (current, version) = (*self.fault.borrow(), self.state().version);
         html.select_fault("Fault of the service", FAULTS.map(|(name, fault)| (name, fault == current)));
         html.raw("<form method=post><label>Version of signatures <select name=version>");
         for offered in VERSIONS {
             html.raw(if offered == version { "<option selected>" } else { "<option>" }).raw(offered).raw("</option>");
         }
         html.raw("</select></label><button>Set</button></form><form method=post>The subscription is ");
-        html.raw(if is_confirmed { "confirmed" } else { "not confirmed" });
+        html.raw(match *self.subscription.borrow() {
+            Subscription::Pending => "not confirmed",
+            Subscription::Confirmed => "confirmed",
+            Subscription::Ended => "ended",
+        });
         html.raw(". <button name=subscription value=subscribe>Ask for confirmation</button> ");
         html.raw("<button name=subscription value=unsubscribe>Unsubscribe</button></form><h2>Messages</h2>");
         self.webhooks.add_table(&mut html);
@@ -54,7 +55,7 @@ impl Service {
         match parameter("subscription") {
             Some("subscribe") => self.subscribe(),
             Some("unsubscribe") => {
-                self.state().is_confirmed = false;
+                self.subscription.send_replace(Subscription::Ended);
                 self.send(self.confirmation("UnsubscribeConfirmation"));
             }
             Some(_) => return None,

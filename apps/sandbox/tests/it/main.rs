@@ -20,6 +20,7 @@ mod sns;
 mod webhooks;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use reqwest::{Client, Response};
 use sandbox::Sandbox;
@@ -27,6 +28,7 @@ use sandbox::config::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
 
 /// A running sandbox with an HTTP client.
 struct TestSandbox {
@@ -78,6 +80,16 @@ impl TestSandbox {
         let response = self.get(path).await;
         assert_eq!(response.status(), 200, "{path}");
         response.text().await.unwrap()
+    }
+
+    /// Waits until a page contains a text this many times.
+    async fn wait_for(&self, path: &str, text: &str, count: usize) {
+        let contains = async {
+            while self.text(path).await.matches(text).count() < count {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(timeout(Duration::from_secs(30), contains).await.is_ok(), "{path}: {text}");
     }
 
     /// Submits a form.

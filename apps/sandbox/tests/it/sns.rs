@@ -10,6 +10,8 @@ use tokio::sync::mpsc;
 
 use super::TestSandbox;
 
+const DROPPED: &str = "dropped: the subscription is not confirmed";
+
 /// Starts a service that accepts all messages of the topic.
 async fn service() -> (String, mpsc::UnboundedReceiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -40,11 +42,7 @@ async fn service() -> (String, mpsc::UnboundedReceiver<Value>) {
 async fn outcomes_of_relayed_mail_are_reported() {
     let (api, mut messages) = service().await;
     let sandbox = TestSandbox::with_api(&api).await;
-    let to = ["bounce@a.example", "ada@a.example", "complain@b.example", "softbounce@a.example", "refuse@a.example"];
-    let responses = sandbox.send_to(&to, "Subject: x\n\nx").await;
-    assert!(responses.contains("550 5.1.1 <refuse@a.example>"), "{responses}");
-    let id = responses.lines().find_map(|line| line.strip_prefix("250 2.0.0 Ok ")).unwrap();
-
+    sandbox.send("ada@a.example", "Subject: x\n\nx").await;
     // A program can trust the authority before the sandbox starts.
     let authority = Certificate::from_pem(include_bytes!("../../keys/authority.pem")).unwrap();
     let client = Client::builder().tls_certs_only([authority]).no_proxy().build().unwrap();
@@ -56,10 +54,16 @@ async fn outcomes_of_relayed_mail_are_reported() {
     let get = async |url: &Value| client.get(url.as_str().unwrap()).send().await.unwrap();
     let certificate = get(&subscription["SigningCertURL"]).await.text().await.unwrap();
     assert!(certificate.starts_with("-----BEGIN CERTIFICATE-----"), "{certificate}");
-    assert!(sandbox.text("/sns").await.contains("is not confirmed"));
+    // The service has not confirmed the subscription yet, so the outcome of the first mail is lost.
+    sandbox.wait_for("/sns", DROPPED, 1).await;
+    assert!(sandbox.text("/sns").await.contains("The subscription is not confirmed"));
     assert_eq!(get(&subscription["SubscribeURL"]).await.status(), 200);
     assert!(sandbox.text("/sns").await.contains("The subscription is confirmed"));
 
+    let to = ["bounce@a.example", "ada@a.example", "complain@b.example", "softbounce@a.example", "refuse@a.example"];
+    let responses = sandbox.send_to(&to, "Subject: x\n\nx").await;
+    assert!(responses.contains("550 5.1.1 <refuse@a.example>"), "{responses}");
+    let id = responses.lines().find_map(|line| line.strip_prefix("250 2.0.0 Ok ")).unwrap();
     let mut outcomes = Vec::new();
     for _ in 0..4 {
         let message = messages.recv().await.unwrap();
@@ -75,6 +79,15 @@ async fn outcomes_of_relayed_mail_are_reported() {
     assert_eq!(outcomes[2]["bounce"]["bounceType"], "Transient");
     assert_eq!(address(&outcomes[2]["bounce"]["bouncedRecipients"]), "softbounce@a.example");
     assert_eq!(address(&outcomes[3]["complaint"]["complainedRecipients"]), "complain@b.example");
+
+    // After its end, the subscription gets neither notifications nor another request for a confirmation.
+    sandbox.submit("/sns", &[("subscription", "unsubscribe")]).await;
+    sandbox.send("ada@a.example", "Subject: x\n\nx").await;
+    sandbox.wait_for("/sns", DROPPED, 2).await;
+    assert!(sandbox.text("/sns").await.contains("The subscription is ended"));
+    sandbox.submit("/sns", &[("subscription", "subscribe")]).await;
+    assert_eq!(messages.recv().await.unwrap()["Type"], "UnsubscribeConfirmation");
+    assert_eq!(messages.recv().await.unwrap()["Type"], "SubscriptionConfirmation");
 }
 
 #[tokio::test]
