@@ -151,7 +151,7 @@ impl Drop for TemporaryDir {
     }
 }
 
-async fn respond(systems: &Systems, request: Request) -> Option<Response> {
+async fn respond(systems: &Arc<Systems>, request: Request) -> Option<Response> {
     let request = Arc::new(request);
     if request.is_cross_origin_write() {
         return Some(Response::new(403, "text/plain; charset=utf-8", "The form is of another site."));
@@ -172,13 +172,18 @@ async fn respond(systems: &Systems, request: Request) -> Option<Response> {
         return systems.payments.respond(&request).await;
     }
     if Registrar::serves(&request.path) {
-        let response = systems.registrar.respond(&request).await;
-        for (domain, nameservers) in systems.registrar.delegations() {
-            if let Err(error) = systems.dns.delegate(&domain, &nameservers) {
-                eprintln!("svc-sandbox: failed to delegate {domain}: {error}");
+        let (systems, request) = (Arc::clone(systems), Arc::clone(&request));
+        // In a task, the request completes even if the caller disconnects, as at a real registrar.
+        let task = tokio::spawn(async move {
+            let response = systems.registrar.respond(&request).await;
+            for (domain, nameservers) in systems.registrar.delegations() {
+                if let Err(error) = systems.dns.delegate(&domain, &nameservers) {
+                    eprintln!("svc-sandbox: failed to delegate {domain}: {error}");
+                }
             }
-        }
-        return response;
+            response
+        });
+        return task.await.unwrap();
     }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));

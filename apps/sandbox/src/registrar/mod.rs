@@ -249,7 +249,10 @@ impl RegistrarServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start() -> Self {
-        let respond = |registrar: Arc<Registrar>, request| async move { registrar.respond(&request).await };
+        let respond = |registrar: Arc<Registrar>, request: Request| async move {
+            // In a task, the request completes even if the caller disconnects, as at a real registrar.
+            tokio::spawn(async move { registrar.respond(&request).await }).await.unwrap()
+        };
         let (base, registrar, task) = http::serve_on_free_port(|_| Registrar::default(), respond).await;
         Self { base, registrar, _task: task }
     }

@@ -56,6 +56,21 @@ async fn page_shows_the_account_and_changes_domains() {
 }
 
 #[tokio::test]
+async fn request_completes_after_its_caller_has_left() {
+    let sandbox = TestSandbox::start().await;
+    sandbox.submit("/registrar", &[("fault", "hang after the effect")]).await;
+    let body = registration();
+    // The caller disconnects when the domain is registered.
+    tokio::select! {
+        response = call(&sandbox, "POST", "domains", &body) => panic!("{response:?}"),
+        () = sandbox.wait_for("/registrar", "Register shop.com for 1 years", 1) => {}
+    }
+    sandbox.submit("/registrar", &[("fault", "none")]).await;
+    sandbox.wait_for("/registrar", "Register shop.com: no response", 1).await;
+    sandbox.wait_for("/dns", "ns1.registrar.example", 1).await;
+}
+
+#[tokio::test]
 async fn page_selects_a_fault_of_the_api() {
     let sandbox = TestSandbox::start().await;
     for (fault, status) in [("unavailable", 503), ("402", 402), ("409", 409), ("422", 422), ("429", 429), ("none", 404)]
