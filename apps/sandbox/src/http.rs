@@ -18,11 +18,13 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use url::form_urlencoded;
+
+use crate::listener::accept;
 
 const MAX_BODY_BYTES: usize = 16 << 20;
 
@@ -205,17 +207,6 @@ pub async fn serve_tls<F>(
         }
     };
     accept(listener, serve).await;
-}
-
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(serve(stream));
-        while connections.try_join_next().is_some() {}
-    }
 }
 
 async fn serve_connection<S, F>(stream: S, handler: impl Fn(Request) -> F + Clone)

@@ -23,6 +23,7 @@ mod html;
 mod http;
 mod identity;
 mod lending;
+mod listener;
 mod oauth;
 mod pages;
 mod payments;

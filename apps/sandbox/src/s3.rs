@@ -11,7 +11,9 @@ use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
+
+use crate::listener::accept;
 
 /// The first character of the names of files that are not objects.
 const HIDDEN: char = '.';
@@ -115,11 +117,7 @@ impl Drop for S3Server {
 
 /// Serves until the future is dropped, which also closes the connections.
 async fn serve(listener: TcpListener, service: S3Service) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let mut connection = http1::Builder::new();
-        connection.timer(TokioTimer::new()).header_read_timeout(time::Duration::from_secs(60));
-        connections.spawn(connection.serve_connection(TokioIo::new(stream), service.clone()));
-        while connections.try_join_next().is_some() {}
-    }
+    let mut connection = http1::Builder::new();
+    connection.timer(TokioTimer::new()).header_read_timeout(time::Duration::from_secs(60));
+    accept(listener, move |stream| connection.serve_connection(TokioIo::new(stream), service.clone())).await;
 }

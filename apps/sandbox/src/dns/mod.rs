@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::listener::accept;
 pub use zone::InvalidRecord;
 use zone::{Zone, parse_data, parse_name};
 
@@ -83,7 +84,8 @@ impl DnsServer {
         let (listener, socket) = bind(address).await?;
         let (address, state) = (listener.local_addr()?, Arc::<Mutex<State>>::default());
         let udp = tokio::spawn(serve_udp(socket, Arc::clone(&state)));
-        let tcp = tokio::spawn(serve_tcp(listener, Arc::clone(&state)));
+        let served = Arc::clone(&state);
+        let tcp = tokio::spawn(accept(listener, move |stream| serve_stream(stream, Arc::clone(&served))));
         Ok(Self { address, state, tasks: [udp.abort_handle(), tcp.abort_handle()] })
     }
 
@@ -217,15 +219,6 @@ async fn serve_udp(socket: UdpSocket, state: Arc<Mutex<State>>) {
             }
         });
         while responses.try_join_next().is_some() {}
-    }
-}
-
-async fn serve_tcp(listener: TcpListener, state: Arc<Mutex<State>>) {
-    // Dropping this task closes the connections.
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(serve_stream(stream, Arc::clone(&state)));
-        while connections.try_join_next().is_some() {}
     }
 }
 

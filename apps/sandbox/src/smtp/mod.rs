@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::certificate::Certificate;
+use crate::listener::accept;
 use session::serve;
 
 /// The encryption that a server offers.
@@ -219,13 +220,7 @@ impl SmtpServer {
     fn run(&self, listener: TcpListener) {
         let server = Arc::clone(&self.server);
         // Aborting this task ends the sessions.
-        let running = tokio::spawn(async move {
-            let mut sessions = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                sessions.spawn(serve(stream, Arc::clone(&server)));
-                while sessions.try_join_next().is_some() {}
-            }
-        });
+        let running = tokio::spawn(accept(listener, move |stream| serve(stream, Arc::clone(&server))));
         *self.running() = Some(running);
     }
 

@@ -14,6 +14,7 @@ mod lending;
 mod objects;
 mod pages;
 mod payments;
+mod process;
 mod registrar;
 mod sign_in;
 mod sns;
