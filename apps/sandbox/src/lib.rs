@@ -28,6 +28,7 @@ mod oauth;
 mod pages;
 mod payments;
 mod program;
+mod recent;
 mod registrar;
 mod rsa_key;
 mod s3;

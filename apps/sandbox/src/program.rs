@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use crate::ai::Ai;
+use crate::ai::{Ai, MAX_SHOWN};
 use crate::api::Api;
 use crate::app::DemoApp;
 use crate::codehost::CodeHost;
@@ -82,7 +82,7 @@ impl Sandbox {
             lending: Lending::default(),
             payments,
             registrar: Registrar::default(),
-            ai: Ai::default(),
+            ai: Ai::new(MAX_SHOWN),
         });
         Ok(Self { listener, systems, temporary })
     }

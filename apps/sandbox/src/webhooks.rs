@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::api::Api;
 use crate::html::Html;
+use crate::recent::{MAX_RECENT, Recent};
 
 /// The pauses between the attempts of a delivery.
 const PAUSES: [Duration; 4] =
@@ -38,50 +39,59 @@ pub(crate) struct Webhooks {
     task: Option<AbortHandle>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     state: Mutex<QueueState>,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct QueueState {
-    deliveries: Vec<Delivery>,
-    /// The indexes of the deliveries that are due.
-    due: VecDeque<usize>,
+    deliveries: Recent<Delivery>,
+    /// The deliveries that are due, as they were when they were added.
+    due: VecDeque<Delivery>,
     is_held: bool,
 }
 
 impl Webhooks {
     /// Starts to deliver webhooks to a URL. Without a URL, the page only shows them. `headers` returns the headers of
-    /// an attempt, or the reason to drop the webhook. A webhook without a response is repeated, and so is one whose
-    /// response has a status for which `is_repeated` returns true.
+    /// an attempt, or the reason to drop the webhook. A webhook without a response is retried, and so is one whose
+    /// response has a status for which `should_retry` returns true.
     pub fn start(
         url: Option<String>,
-        headers: impl Fn(&Delivery) -> Result<Headers, &'static str> + Send + Sync + 'static,
-        is_repeated: fn(u16) -> bool,
+        headers: impl Fn(&Delivery) -> Result<Headers, &'static str> + Send + 'static,
+        should_retry: fn(u16) -> bool,
     ) -> Self {
-        let queue = Arc::new(Queue::default());
+        let state = QueueState { deliveries: Recent::new(MAX_RECENT), due: VecDeque::new(), is_held: false };
+        let queue = Arc::new(Queue { state: Mutex::new(state), changed: Notify::new() });
         let task = url.map(|url| {
             let queue = Arc::clone(&queue);
-            tokio::spawn(async move { queue.deliver(&Api::new(""), &url, headers, is_repeated).await }).abort_handle()
+            tokio::spawn(async move { queue.deliver(&Api::new(""), &url, headers, should_retry).await }).abort_handle()
         });
         Self { queue, task }
     }
 
     /// Adds a webhook to the deliveries.
     pub fn send(&self, id: String, event: &str, body: String) {
-        let mut state = self.queue.state();
         let (attempts, status, response) = (0, None, String::new());
-        state.deliveries.push(Delivery { id, event: event.to_owned(), body, attempts, status, response });
-        let index = state.deliveries.len() - 1;
-        state.due.push_back(index);
+        let delivery = Delivery { id, event: event.to_owned(), body, attempts, status, response };
+        let mut state = self.queue.state();
+        state.deliveries.push(delivery.clone());
+        self.enqueue(state, Some(delivery));
+    }
+
+    /// Makes a delivery due, if the service has a URL.
+    fn enqueue(&self, mut state: MutexGuard<'_, QueueState>, delivery: Option<Delivery>) {
+        if self.task.is_some() {
+            state.due.extend(delivery);
+        }
         drop(state);
         self.queue.changed.notify_one();
     }
 
+    /// Returns the newest webhooks, oldest first.
     pub fn deliveries(&self) -> Vec<Delivery> {
-        self.queue.state().deliveries.clone()
+        self.queue.state().deliveries.iter().cloned().collect()
     }
 
     /// Delivers nothing until [`Self::release`].
@@ -98,7 +108,7 @@ impl Webhooks {
         let mut state = self.queue.state();
         state.is_held = false;
         if reversed {
-            state.due = state.due.iter().rev().copied().collect();
+            state.due.make_contiguous().reverse();
         }
         drop(state);
         self.queue.changed.notify_one();
@@ -106,17 +116,15 @@ impl Webhooks {
 
     /// Delivers a webhook again.
     pub fn redeliver(&self, id: &str) {
-        let mut state = self.queue.state();
-        let found = state.deliveries.iter().position(|delivery| delivery.id == id);
-        state.due.extend(found);
-        drop(state);
-        self.queue.changed.notify_one();
+        let state = self.queue.state();
+        let found = state.deliveries.iter().find(|delivery| delivery.id == id).cloned();
+        self.enqueue(state, found);
     }
 
     /// Adds a table of the webhooks to a page.
     pub fn add_table(&self, html: &mut Html) {
         html.raw("<table><tr><th>Event</th><th>Attempts</th><th>Response</th><th></th></tr>");
-        for delivery in self.deliveries().iter().rev() {
+        for delivery in self.queue.state().deliveries.iter().rev() {
             let status = delivery.status.map_or_else(String::new, |status| status.to_string());
             html.raw("<tr><td>").text(&delivery.event).raw("</td><td>").text(&delivery.attempts.to_string());
             html.raw("</td><td>").text(&format!("{status} {}", delivery.response)).raw("</td><td><form method=post>");
@@ -140,21 +148,27 @@ impl Queue {
         self.state.lock().unwrap()
     }
 
+    /// Changes a delivery, unless it is no longer kept.
+    fn update(&self, id: &str, change: impl FnOnce(&mut Delivery)) {
+        if let Some(delivery) = self.state().deliveries.iter_mut().find(|delivery| delivery.id == id) {
+            change(delivery);
+        }
+    }
+
     /// Delivers the due webhooks in order. If the last attempt of a webhook fails, continues with the next one.
     async fn deliver(
         &self,
         api: &Api,
         url: &str,
         headers: impl Fn(&Delivery) -> Result<Headers, &'static str>,
-        is_repeated: fn(u16) -> bool,
+        should_retry: fn(u16) -> bool,
     ) {
         loop {
             let next = {
                 let mut state = self.state();
-                let due = if state.is_held { None } else { state.due.pop_front() };
-                due.map(|index| (index, state.deliveries[index].clone()))
+                if state.is_held { None } else { state.due.pop_front() }
             };
-            let Some((index, delivery)) = next else {
+            let Some(delivery) = next else {
                 self.changed.notified().await;
                 continue;
             };
@@ -162,17 +176,16 @@ impl Queue {
                 let headers = match headers(&delivery) {
                     Ok(headers) => headers,
                     Err(reason) => {
-                        reason.clone_into(&mut self.state().deliveries[index].response);
+                        self.update(&delivery.id, |stored| reason.clone_into(&mut stored.response));
                         break;
                     }
                 };
                 let (status, response) = attempt(api, url, headers, &delivery.body).await;
-                {
-                    let stored = &mut self.state().deliveries[index];
+                self.update(&delivery.id, |stored| {
                     (stored.attempts, stored.status, stored.response) = (stored.attempts + 1, status, response);
-                }
+                });
                 match pause {
-                    Some(pause) if status.is_none_or(is_repeated) => tokio::time::sleep(pause).await,
+                    Some(pause) if status.is_none_or(should_retry) => tokio::time::sleep(pause).await,
                     _ => break,
                 }
             }

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::http::{self, Request, Response};
+use crate::recent::Recent;
 
 /// The path of the API, with its version.
 pub const AI_PATH: &str = "/openai/v1";
@@ -25,7 +26,7 @@ pub const AI_KEY: &str = "sk-sandbox";
 /// The pages are below this path.
 const PAGES: &str = "/ai";
 /// The maximum number of calls that the page shows.
-const MAX_SHOWN: usize = 50;
+pub(crate) const MAX_SHOWN: usize = 50;
 /// The number of bytes of the answer that each event of a stream contains.
 const EVENT_BYTES: usize = 12;
 const TRICKLE: Duration = Duration::from_millis(200);
@@ -100,17 +101,16 @@ struct ReceivedCall {
 /// The upstream behind a listener.
 #[derive(Debug)]
 pub(crate) struct Ai {
-    calls: Arc<Mutex<Vec<ReceivedCall>>>,
+    calls: Arc<Mutex<Recent<ReceivedCall>>>,
     fault: watch::Sender<Option<AiFault>>,
 }
 
-impl Default for Ai {
-    fn default() -> Self {
-        Self { calls: Arc::default(), fault: watch::Sender::new(None) }
-    }
-}
-
 impl Ai {
+    /// Creates the upstream, which keeps this number of calls.
+    pub fn new(max_calls: usize) -> Self {
+        Self { calls: Arc::new(Mutex::new(Recent::new(max_calls))), fault: watch::Sender::new(None) }
+    }
+
     /// Returns whether a request is for the API or the page.
     pub fn serves(path: &str) -> bool {
         path == PAGES || path.strip_prefix(AI_PATH).is_some_and(|rest| rest.starts_with('/'))
@@ -134,11 +134,7 @@ impl Ai {
             return Some(error(400, "The body is not JSON.", "invalid_json"));
         };
         let fault = *self.fault.borrow();
-        let index = {
-            let mut calls = self.calls();
-            calls.push(ReceivedCall { body: body.clone(), outcome: "in progress" });
-            calls.len() - 1
-        };
+        let index = self.calls().push(ReceivedCall { body: body.clone(), outcome: "in progress" });
         if body["messages"].as_array().is_none_or(Vec::is_empty) {
             self.set_outcome(index, "invalid");
             return Some(error_of(Some("messages"), 400, "[] is too short - 'messages'", "empty_array"));
@@ -288,17 +284,23 @@ impl Ai {
                     break;
                 }
             }
-            calls.lock().unwrap()[index].outcome = outcome;
+            set_outcome(&calls, index, outcome);
         });
         Response { rest: Some(rest), ..Response::new(200, content_type, "") }
     }
 
-    fn calls(&self) -> MutexGuard<'_, Vec<ReceivedCall>> {
+    fn calls(&self) -> MutexGuard<'_, Recent<ReceivedCall>> {
         self.calls.lock().unwrap()
     }
 
     fn set_outcome(&self, index: usize, outcome: &'static str) {
-        self.calls()[index].outcome = outcome;
+        set_outcome(&self.calls, index, outcome);
+    }
+}
+
+fn set_outcome(calls: &Mutex<Recent<ReceivedCall>>, index: usize, outcome: &'static str) {
+    if let Some(call) = calls.lock().unwrap().get_mut(index) {
+        call.outcome = outcome;
     }
 }
 
@@ -356,7 +358,7 @@ impl AiServer {
     /// Panics if no port is free.
     pub async fn start() -> Self {
         let respond = |ai: Arc<Ai>, request| async move { ai.respond(&request).await };
-        let (base, ai, task) = http::serve_on_free_port(|_| Ai::default(), respond).await;
+        let (base, ai, task) = http::serve_on_free_port(|_| Ai::new(usize::MAX), respond).await;
         Self { base, ai, _task: task }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn list(systems: &Systems, result: Option<Result<String, String>>) ->
     html.raw("<label>Subject <input name=subject></label><label>Text <input name=text></label><button>Send</button>");
     html.raw("</form><p>The mail server at ").text(&systems.mx.to_string()).raw(" receives it.</p>");
     html.raw("<h2>Received mail</h2>");
-    let received = systems.smtp.received();
+    let received = systems.smtp.mails();
     if received.is_empty() {
         html.raw("<p>No mail yet.</p>");
         return page("Mail", &html);
@@ -99,7 +99,7 @@ pub(super) fn raw(systems: &Systems, number: &str) -> Option<Response> {
 /// Returns the mail with this number. Mails are numbered from 1.
 fn find(systems: &Systems, number: &str) -> Option<ReceivedMail> {
     let index = number.parse::<usize>().ok()?.checked_sub(1)?;
-    systems.smtp.received().into_iter().nth(index)
+    systems.smtp.mails().get(index).cloned()
 }
 
 /// Parses a mail. An invalid mail becomes a mail without a header.

@@ -167,7 +167,12 @@ impl SmtpServer {
     /// Returns the mails received so far, oldest first.
     #[must_use]
     pub fn received(&self) -> Vec<ReceivedMail> {
-        self.server.received.borrow().clone()
+        self.mails().clone()
+    }
+
+    /// Returns the mails received so far without a copy. While the result exists, the server receives no other mail.
+    pub(crate) fn mails(&self) -> watch::Ref<'_, Vec<ReceivedMail>> {
+        self.server.received.borrow()
     }
 
     /// Returns a receiver of the list of mails received so far. The list changes with each mail.
@@ -184,7 +189,7 @@ impl SmtpServer {
         let enough = received.wait_for(|mails| mails.len() >= count);
         match tokio::time::timeout(Duration::from_secs(30), enough).await {
             Ok(mails) => mails.unwrap().clone(),
-            Err(_) => panic!("received {} of {count} mails", self.received().len()),
+            Err(_) => panic!("received {} of {count} mails", self.mails().len()),
         }
     }
 

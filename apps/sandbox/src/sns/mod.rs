@@ -5,7 +5,6 @@ mod events;
 mod page;
 mod signer;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::certificate::Certificate;
 use crate::http::{self, Request, Response};
+use crate::recent::{MAX_RECENT, Recent};
 use crate::sessions::random_text;
 use crate::smtp::SmtpServer;
 use crate::values::new_id;
@@ -27,9 +27,6 @@ use signer::Validity;
 pub const SNS_TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:mail";
 /// The beginning and the end of the path of a certificate.
 const CERTIFICATE_PATH: (&str, &str) = ("/SimpleNotificationService-", ".pem");
-
-/// The number of requests that are kept.
-const MAX_REQUESTS: usize = 1000;
 
 /// A fault of the certificate host, and of the confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +98,7 @@ struct State {
     version: &'static str,
     /// The secret of the subscription's confirmation.
     token: String,
-    requests: VecDeque<String>,
+    requests: Recent<String>,
 }
 
 impl SnsServer {
@@ -119,7 +116,7 @@ impl SnsServer {
     /// Returns an error if the address is in use or not local.
     pub async fn start_on(address: SocketAddr, hook_url: Option<String>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        let state = State { version: "2", token: random_text(), requests: VecDeque::new() };
+        let state = State { version: "2", token: random_text(), requests: Recent::new(MAX_RECENT) };
         let (subscription, current) = watch::channel(Subscription::Pending);
         let service = Arc::new(Service {
             certificate: Certificate::generate_with_known_authority(),
@@ -130,7 +127,7 @@ impl SnsServer {
             webhooks: Webhooks::start(
                 hook_url,
                 move |delivery| headers(*current.borrow(), delivery),
-                // The real service does not repeat a message after any other status.
+                // The real service does not retry after any other status.
                 |status| status == 429 || status >= 500,
             ),
         });
@@ -202,11 +199,6 @@ impl SnsServer {
         }
     }
 
-    /// Sends a notification.
-    pub fn publish(&self, message: &Value) {
-        self.service.send(self.notification(&message.to_string()));
-    }
-
     /// Asks for the confirmation of the subscription.
     pub fn subscribe(&self) {
         self.service.subscribe();
@@ -230,8 +222,7 @@ impl SnsServer {
             while received.changed().await.is_ok() {
                 let mails = received.borrow_and_update()[reported..].to_vec();
                 reported += mails.len();
-                let subscription = *service.subscription.borrow();
-                if subscription == Subscription::Pending {
+                if *service.subscription.borrow() == Subscription::Pending {
                     service.subscribe();
                 }
                 for notification in mails.iter().flat_map(events::notifications) {
@@ -310,13 +301,7 @@ impl Service {
 
     /// Responds to a request for a certificate or a confirmation. Returns `None` to close the connection.
     async fn respond(&self, request: &Request) -> Option<Response> {
-        {
-            let requests = &mut self.state().requests;
-            requests.push_back(format!("{}?{}", request.path, request.query));
-            if requests.len() > MAX_REQUESTS {
-                requests.pop_front();
-            }
-        }
+        self.state().requests.push(format!("{}?{}", request.path, request.query));
         let mut faults = self.fault.subscribe();
         let fault = *faults.borrow_and_update();
         match fault {
@@ -357,7 +342,8 @@ impl Service {
     }
 }
 
-/// Returns the headers of a message. Like the real service, drops a notification without a confirmed subscription.
+/// Returns the headers of a message, or the reason to drop it: like the real service, delivers notifications only with
+/// a confirmed subscription.
 fn headers(subscription: Subscription, delivery: &Delivery) -> Result<Headers, &'static str> {
     if delivery.event == "Notification" && subscription != Subscription::Confirmed {
         return Err("dropped: the subscription is not confirmed");

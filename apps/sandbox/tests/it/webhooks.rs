@@ -66,6 +66,19 @@ async fn notification_service_repeats_a_message_only_after_429_and_5xx() {
 }
 
 #[tokio::test]
+async fn only_the_newest_webhooks_are_kept() {
+    let server = PaymentsServer::start(None).await;
+    buy(&server).await;
+    let created = server.deliveries()[0].clone();
+    for _ in 0..1000 {
+        server.set_subscription_status("org_1", "past_due");
+    }
+    let kept = server.deliveries();
+    assert!(kept.len() == 1000 && !kept.contains(&created), "{}", kept.len());
+    assert!(kept[999].body.contains("past_due"), "{}", kept[999].body);
+}
+
+#[tokio::test]
 async fn payments_provider_repeats_a_webhook_after_every_failure() {
     let server = PaymentsServer::start(Some(service(&[302, 403]).await)).await;
     buy(&server).await;
