@@ -11,7 +11,7 @@ pub(crate) struct SignInPage<'a> {
     /// The name of the field with the chosen account. It is empty if the user denies access.
     pub field: &'a str,
     pub accounts: Vec<Account>,
-    /// Fields that are submitted with the chosen account.
+    /// Fields that are submitted with the chosen or another account.
     pub options: Html,
     /// The fields of the form for another account: their names, labels and attributes.
     pub other: &'a [(&'a str, &'a str, &'a str)],
@@ -43,6 +43,7 @@ impl SignInPage<'_> {
         }
         html.raw("<p><button name=").text(self.field).raw(" value=\"\">Deny access</button></p></form>");
         html.raw("<h2>Another user</h2><form method=post action=\"").text(&action).raw("\">");
+        html.raw(self.options.as_str());
         for (name, label, attributes) in self.other {
             html.raw(&format!("<label>{label} <input name={name} autocomplete=off{attributes}></label>"));
         }

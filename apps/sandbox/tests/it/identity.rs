@@ -276,6 +276,9 @@ async fn invalid_requests_are_refused() {
 #[tokio::test]
 async fn another_person_can_sign_in() {
     let client = Client::register("webaccount").await;
+    let page = client.sandbox.text(&client.authorize(&[])).await;
+    let (_, other) = page.split_once("Another user").unwrap();
+    assert!(other.contains("<select name=fault>"), "{page}");
     let form = [("login", "linus"), ("name", "Linus"), ("email", "l@mail.example"), ("verified", "on")];
     let code = client.choose(&form).await["code"].clone();
     let linus: Value = client.user(&client.tokens(&code).await).await.json().await.unwrap();
