@@ -25,11 +25,14 @@ impl Consent {
         let is_id = !client_id.is_empty() && client_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let found = match is_id {
             true => self.api.get(&format!("/v1/oauth/clients/{client_id}"), Some(&login.token)).await,
-            false => return fault_page("Unknown app", "The request does not name an app (client_id)."),
+            false => {
+                let fault = "The request does not name an app (client_id).";
+                return fault_page("Connect an app", login, request, fault);
+            }
         };
         let client = match found {
             Ok(client) => client,
-            Err(error) => return fault_page("Unknown app", &error.to_string()),
+            Err(error) => return fault_page("Connect an app", login, request, &error.to_string()),
         };
         let mut html = Html::default();
         add_user(&mut html, login, request);
@@ -54,7 +57,7 @@ impl Consent {
         body.insert("approve".to_owned(), json!(request.parameter("decision") == "approve"));
         match self.api.post("/v1/oauth/authorize", Some(&login.token), &Value::Object(body)).await {
             Ok(response) => Response::redirect(response["redirect"].as_str().unwrap_or_default()),
-            Err(error) => fault_page("The request is not valid", &error.to_string()),
+            Err(error) => fault_page("Connect an app", login, request, &error.to_string()),
         }
     }
 }

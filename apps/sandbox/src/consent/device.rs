@@ -40,7 +40,7 @@ impl Consent {
         let approve = request.parameter("decision") == "approve";
         let body = json!({ "userCode": request.parameter("user_code"), "approve": approve });
         match self.api.post("/v1/oauth/device/approve", Some(&login.token), &body).await {
-            Err(error) => fault_page("Connect a device", &error.to_string()),
+            Err(error) => fault_page("Connect a device", login, request, &error.to_string()),
             Ok(_) => {
                 let mut html = Html::default();
                 let result = if approve { "The device is connected." } else { "The device has no access." };

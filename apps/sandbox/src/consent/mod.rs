@@ -117,8 +117,10 @@ fn texts<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
     value[name].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-fn fault_page(title: &str, fault: &str) -> Response {
+/// Returns the page of a failure. Its user can be replaced, because the failure may be an ended session.
+fn fault_page(title: &str, login: &Login, request: &Request, fault: &str) -> Response {
     let mut html = Html::default();
-    add_fault(&mut html, Some(fault));
+    add_user(&mut html, login, request);
+    html.fault(fault);
     page(title, &html)
 }

@@ -278,6 +278,23 @@ async fn device_is_approved_on_the_page() {
     kit.app.with_token(tokens["access_token"].as_str().unwrap()).get("/v1/me").await.expect(200);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn user_signs_in_again_after_the_session_has_ended() {
+    let mut kit = Kit::start().await;
+    let asked = kit.browser.start_sign_in().await;
+    asked.shows("Approve");
+    let sessions = kit.ada.get("/v1/me/sessions").await.expect(200)["items"].clone();
+    for session in sessions.as_array().unwrap().iter().filter(|session| session["current"] == false) {
+        kit.ada.delete(&format!("/v1/me/sessions/{}", session["id"].as_str().unwrap())).await.expect(204);
+    }
+    kit.browser.decide(&asked, "approve").await.shows("status 401").shows("Use another user");
+    let next = format!("{}?{}", asked.url.path(), asked.url.query().unwrap());
+    kit.browser.get(&next).await.shows("status 401").shows("Use another user");
+    kit.browser.submit("/oauth/sign-out", &[("next", &next)]).await.shows("development login");
+    let asked = kit.browser.submit("/oauth/sign-in", &[("subject", "ada"), ("next", &next)]).await;
+    kit.browser.decide(&asked, "approve").await.shows("Refreshes: 0");
+}
+
 /// A new sign-in replaces the tokens, so it ends their grant. A denied sign-in does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_sign_in_ends_the_previous_grant() {
