@@ -42,15 +42,23 @@ pub fn errors_markdown(public: &Routes) -> String {
         &protocol::HEADERS_TOO_LARGE,
         &protocol::UNKNOWN_HOSTNAME,
     ];
-    for code in public.operations().flat_map(|operation| operation.codes.iter().copied()).chain(without_operation) {
-        codes.insert((code.name, protocol::status(code).as_u16()), code);
+    for operation in public.operations() {
+        let format = public.error_format_of(operation.path);
+        for code in &operation.codes {
+            let (name, meaning) = format.wire_code(code);
+            codes.insert((name, protocol::status(code).as_u16()), meaning);
+        }
+    }
+    for code in without_operation {
+        codes.insert((code.name, protocol::status(code).as_u16()), code.meaning);
     }
     let mut text = String::from(
         "# Errors\n\nWritten by `cargo xtask codegen`. Rely on `code`, not on the message. Include `requestId` \
-         when you ask for help.\n\n| code | status | when |\n|---|---|---|\n",
+         when you ask for help. Errors below `/oauth` have the code in `error`.\n\n\
+         | code | status | when |\n|---|---|---|\n",
     );
-    for ((name, status), code) in codes {
-        let _ = writeln!(text, "| `{name}` | {status} | {} |", code.meaning);
+    for ((name, status), meaning) in codes {
+        let _ = writeln!(text, "| `{name}` | {status} | {meaning} |");
     }
     text
 }

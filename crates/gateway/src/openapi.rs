@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::example;
 use crate::http::{ErrorDetail, LONG_REQUEST_TIMEOUT, Operation, PolicyTarget, Routes, Schemas};
 use crate::json_schema::referenced_component;
+use crate::problem::{EnvelopeFormat, ErrorFormat};
 use crate::protocol;
 
 /// The document as it is served, and the configuration of the page that shows it.
@@ -239,7 +240,7 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
     let format = routes.error_format_of(operation.path);
     let error = |codes: &[&Code]| match format.schema() {
         Some("Error") => error_response(codes, &operation.error_details),
-        schema => other_error_response(codes, schema),
+        _ => other_error_response(codes, format),
     };
     responses.extend(by_status.into_iter().map(|(status, codes)| (status.to_string(), error(&codes))));
     responses.insert("default".to_owned(), error(&[]));
@@ -266,7 +267,7 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
     let envelope = json!({ "$ref": "#/components/schemas/Error" });
     if codes.is_empty() {
         let content = json!({ "application/json": { "schema": envelope } });
-        return json!({ "description": error_description(codes), "content": content });
+        return json!({ "description": error_description(codes, &EnvelopeFormat), "content": content });
     }
     let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
     let mut properties = Map::from_iter([("code".to_owned(), json!({ "enum": names }))]);
@@ -282,23 +283,32 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
         properties.insert("details".to_owned(), details);
     }
     let schema = json!({ "allOf": [envelope, { "type": "object", "properties": properties }] });
-    json!({ "description": error_description(codes), "content": { "application/json": { "schema": schema } } })
+    let description = error_description(codes, &EnvelopeFormat);
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
 /// Describes an error in a format other than the envelope.
-fn other_error_response(codes: &[&Code], schema: Option<&str>) -> Value {
-    let description = error_description(codes);
-    let Some(schema) = schema else { return json!({ "description": description }) };
+fn other_error_response(codes: &[&Code], format: &dyn ErrorFormat) -> Value {
+    let description = error_description(codes, format);
+    let Some(schema) = format.schema() else { return json!({ "description": description }) };
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
 /// Returns the meanings of the codes that a response can have. Without a code, it is the response of every other error.
-fn error_description(codes: &[&Code]) -> String {
+fn error_description(codes: &[&Code], format: &dyn ErrorFormat) -> String {
     if codes.is_empty() {
         return "An error that occurred before the route was reached.".to_owned();
     }
-    codes.iter().map(|code| format!("`{}`: {}", code.name, code.meaning)).collect::<Vec<_>>().join("\n\n")
+    let mut lines: Vec<String> = Vec::new();
+    for (name, meaning) in codes.iter().map(|code| format.wire_code(code)) {
+        let line = format!("`{name}`: {meaning}");
+        // A format can have one code for several others.
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n\n")
 }
 
 pub(crate) fn target_name(place: PolicyTarget) -> &'static str {

@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{HeaderValue, PRAGMA};
-use kernel::Kind;
+use kernel::{Code, Kind};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,6 +14,11 @@ pub trait ErrorFormat: Send + Sync {
     /// Returns the name of the component of the OpenAPI document that describes the body. Returns `None` for a response
     /// without a body.
     fn schema(&self) -> Option<&'static str>;
+
+    /// Returns the name that a code has in the body, and its meaning there.
+    fn wire_code(&self, code: &Code) -> (&'static str, &'static str) {
+        (code.name, code.meaning)
+    }
 
     /// Returns the response, with the problem's headers.
     fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse;
@@ -128,13 +133,22 @@ impl ErrorFormat for OauthErrors {
         Some("OAuthError")
     }
 
-    fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
-        let code = problem.code();
-        let error = match code.kind {
-            _ if OAUTH_CODES.contains(&code.name) => code.name,
-            Kind::Unauthenticated => "invalid_client",
-            Kind::RateLimited | Kind::Upstream | Kind::Unavailable => "temporarily_unavailable",
-            Kind::Internal => "server_error",
+    fn wire_code(&self, code: &Code) -> (&'static str, &'static str) {
+        match code.kind {
+            _ if OAUTH_CODES.contains(&code.name) => (code.name, code.meaning),
+            Kind::Unauthenticated => ("invalid_client", code.meaning),
+            Kind::RateLimited => ("temporarily_unavailable", code.meaning),
+            Kind::Upstream | Kind::Unavailable => (
+                "temporarily_unavailable",
+                "The database is unavailable, the server is at capacity, or sign-in with connected apps is not \
+                 configured.",
+            ),
+            Kind::Internal => ("server_error", code.meaning),
+            // The meanings of these codes name `details`, which the body does not have.
+            Kind::TooLarge => ("invalid_request", "The body is too large."),
+            Kind::Invalid if *code == Code::BAD_REQUEST => {
+                ("invalid_request", oauth::OAuthError::INVALID_REQUEST.meaning)
+            }
             Kind::Invalid
             | Kind::PaymentRequired
             | Kind::Forbidden
@@ -142,9 +156,12 @@ impl ErrorFormat for OauthErrors {
             | Kind::Conflict
             | Kind::Precondition
             | Kind::Unprocessable
-            | Kind::NotConfigured
-            | Kind::TooLarge => "invalid_request",
-        };
+            | Kind::NotConfigured => ("invalid_request", code.meaning),
+        }
+    }
+
+    fn render(&self, problem: &Problem, _: &str) -> HttpResponse {
+        let (error, _) = self.wire_code(problem.code());
         let mut response = with_headers(problem);
         response.insert_header((PRAGMA, HeaderValue::from_static("no-cache")));
         // Only these characters are allowed by RFC 6749 section 5.2.

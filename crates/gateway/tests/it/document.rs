@@ -57,6 +57,33 @@ fn links_name_operations_and_their_path_parameters() {
 }
 
 #[test]
+fn errors_below_oauth_are_described_with_the_codes_of_their_bodies() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
+    let operations = operations(&document);
+    for id in ["oauth.token", "oauth.revoke", "oauth.device"] {
+        let (_, operation) = operations[id];
+        let responses = &operation["responses"];
+        for (status, code) in [
+            ("408", "invalid_request"),
+            ("413", "invalid_request"),
+            ("415", "invalid_request"),
+            ("429", "temporarily_unavailable"),
+            ("500", "server_error"),
+            ("503", "temporarily_unavailable"),
+        ] {
+            let description = responses[status]["description"].as_str().unwrap();
+            assert!(description.starts_with(&format!("`{code}`: ")), "{id} {status}: {description}");
+            assert!(!description.contains('\n'), "{id} {status}: {description}");
+        }
+        let malformed = responses["400"]["description"].as_str().unwrap();
+        assert_eq!(malformed.matches("`invalid_request`: ").count(), 1, "{malformed}");
+        for absent in ["bad_request", "details"] {
+            assert!(!responses.to_string().contains(absent), "{id}: {absent}");
+        }
+    }
+}
+
+#[test]
 fn operations_that_wait_for_a_node_state_their_timeout() {
     let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
     let operations = operations(&document);
