@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use actix_web::http::StatusCode;
+use identity::IdentityError;
+
 use crate::http::Routes;
 use crate::openapi::target_name;
 use crate::protocol;
@@ -51,6 +54,9 @@ pub fn errors_markdown(public: &Routes) -> String {
     }
     for code in without_operation {
         codes.insert((code.name, protocol::status(code).as_u16()), code.meaning);
+    }
+    for code in [&IdentityError::ACCESS_DENIED, &IdentityError::CODEHOST_UNAVAILABLE] {
+        codes.insert((code.name, StatusCode::FOUND.as_u16()), code.meaning);
     }
     let mut text = String::from(
         "# Errors\n\nWritten by `cargo xtask codegen`. Rely on `code`, not on the message. Include `requestId` \

@@ -51,12 +51,19 @@ impl IdentityError {
         Kind::Conflict,
         "The user has reached the limit of live tokens. `details` contains `limit` and `count`.",
     );
-    /// Sent in the fragment of the redirect: the user or the code host declined the sign-in.
-    pub const ACCESS_DENIED: Code =
-        Code::new("access_denied", Kind::Forbidden, "The sign-in was declined at the code host.");
-    /// Sent in the fragment of the redirect: the code host is unreachable or sent an invalid response.
-    pub const CODEHOST_UNAVAILABLE: Code =
-        Code::new("codehost_unavailable", Kind::Unavailable, "The code host is unavailable; try again.");
+    /// Sent in the fragment of the redirect: the user declined the sign-in, or the code host rejected its code.
+    pub const ACCESS_DENIED: Code = Code::new(
+        "access_denied",
+        Kind::Forbidden,
+        "In the fragment of the redirect after a sign-in: the user declined it, or the code host rejected its code.",
+    );
+    /// Sent in the fragment of the redirect: the code host is unreachable, or returned an error or an invalid response.
+    pub const CODEHOST_UNAVAILABLE: Code = Code::new(
+        "codehost_unavailable",
+        Kind::Unavailable,
+        "In the fragment of the redirect after a sign-in: the code host is unreachable, returned an error or sent an \
+         invalid response. Try again.",
+    );
 }
 
 impl From<InvalidField> for IdentityError {

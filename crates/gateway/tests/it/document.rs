@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gateway::SignInMethods;
 use gateway::v1::routes;
+use identity::IdentityError;
 use serde_json::Value;
 
 /// Returns the path and description of every operation, by operation id.
@@ -80,6 +81,16 @@ fn errors_below_oauth_are_described_with_the_codes_of_their_bodies() {
         for absent in ["bad_request", "details"] {
             assert!(!responses.to_string().contains(absent), "{id}: {absent}");
         }
+    }
+}
+
+#[test]
+fn sign_in_callback_describes_the_codes_of_its_redirect() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
+    let (_, callback) = operations(&document)["codehost.callback"];
+    let description = callback["description"].as_str().unwrap();
+    for code in [&IdentityError::ACCESS_DENIED, &IdentityError::CODEHOST_UNAVAILABLE] {
+        assert!(description.contains(&format!("`{}`", code.name)), "{description}");
     }
 }
 

@@ -23,6 +23,12 @@ fn reference_contains_the_codes_of_oauth_bodies() {
 }
 
 #[test]
+fn reference_contains_the_codes_of_a_failed_sign_in() {
+    assert_eq!(statuses("access_denied"), ["302", "400"]);
+    assert_eq!(statuses("codehost_unavailable"), ["302"]);
+}
+
+#[test]
 fn reference_contains_the_error_of_a_node() {
     assert_eq!(statuses("unknown_hostname"), ["404"]);
 }

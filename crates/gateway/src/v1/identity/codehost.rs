@@ -22,7 +22,14 @@ pub(super) fn routes(routes: &mut Routes) {
     let mut area = routes.area("codehost", "Sign-in at the code host.");
     area.get("start", "/v1/auth/codehost/start", start).summary("Start a sign-in at the code host");
     area.get("callback", "/v1/auth/codehost/callback", callback)
-        .summary("Complete a sign-in after the redirect from the code host");
+        .summary("Complete a sign-in after the redirect from the code host")
+        .description(
+            "The response redirects the browser to the `redirect` of the start. The fragment of this URL contains \
+             `token`, `expiresAt`, `userId` and `subject` as form parameters, or after a failure `error` and `message`. \
+             `error` is `access_denied` if the user declined the sign-in or the code host rejected its code, \
+             `codehost_unavailable` if the code host is unreachable, returned another error or sent an invalid \
+             response, or another code of this API, such as `unavailable`.",
+        );
 }
 
 /// The query of a sign-in.
