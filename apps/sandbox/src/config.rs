@@ -25,7 +25,7 @@ settings::table! {
     pub S3_LISTEN: SocketAddr = Setting::with_default("SVC_SANDBOX_S3_LISTEN", "127.0.0.1:8092");
     /// The base URL at which browsers reach the web pages (default: that of their listener).
     pub URL: Option<String> = Setting::optional("SVC_SANDBOX_URL");
-    /// The base URL of the service's API, for the connected app and the page at which users approve apps.
+    /// The base URL of the service's API, for the connected app and the pages that replace those of a dashboard.
     pub API_URL: String = Setting::with_default("SVC_SANDBOX_API_URL", "http://127.0.0.1:8080");
     /// The client ID of the connected app.
     pub APP_CLIENT_ID: Option<String> = Setting::optional("SVC_SANDBOX_APP_CLIENT_ID");

@@ -1,5 +1,7 @@
-//! The pages on which a user decides about connected apps and devices. They replace the dashboard.
+//! The pages on which a user decides about connected apps and devices, and signs in at protected sites. They replace the
+//! dashboard.
 
+mod access;
 mod authorize;
 mod device;
 
@@ -9,6 +11,9 @@ use crate::api::Api;
 use crate::html::{Html, page};
 use crate::http::{Request, Response};
 use crate::sessions::Sessions;
+
+/// The paths of the pages that require a sign-in.
+const PAGES: [&str; 3] = ["/access/authorize", "/oauth/authorize", "/oauth/device"];
 
 /// The pages, for the API of one service.
 #[derive(Debug)]
@@ -34,9 +39,10 @@ impl Consent {
         let response = match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/oauth/sign-in") => self.sign_in(request).await,
             ("POST", "/oauth/sign-out") => self.sign_out(request),
-            (_, "/oauth/authorize" | "/oauth/device") => match self.sessions.get(request) {
-                None => sign_in_page(request, None),
-                Some(login) => match (request.method.as_str(), request.path.as_str()) {
+            (_, path) if PAGES.contains(&path) => match self.sessions.get(request) {
+                None => sign_in_page(&address(request), None),
+                Some(login) => match (request.method.as_str(), path) {
+                    ("GET", "/access/authorize") => self.authorize_visitor(&login, request).await,
                     ("GET", "/oauth/authorize") => self.authorize_page(&login, request).await,
                     ("POST", "/oauth/authorize") => self.authorize(&login, request).await,
                     ("GET", "/oauth/device") => self.device_page(&login, request).await,
@@ -53,7 +59,7 @@ impl Consent {
     async fn sign_in(&self, request: &Request) -> Response {
         let subject = request.parameter("subject").trim().to_owned();
         match self.api.post("/v1/auth/dev/login", None, &json!({ "subject": subject })).await {
-            Err(error) => sign_in_page(request, Some(&error.to_string())),
+            Err(error) => sign_in_page(request.parameter("next"), Some(&error.to_string())),
             Ok(session) => {
                 let token = session["token"].as_str().unwrap_or_default().to_owned();
                 let cookie = self.sessions.insert(Login { subject, token });
@@ -71,21 +77,21 @@ impl Consent {
 /// Returns the page to return to. Only the pages that ask for a sign-in are allowed.
 fn next(request: &Request) -> String {
     let next = request.parameter("next");
-    let is_own = ["/oauth/authorize", "/oauth/device"]
-        .iter()
-        .any(|page| next.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('?')));
+    let is_own =
+        PAGES.iter().any(|page| next.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('?')));
     if is_own { next.to_owned() } else { "/".to_owned() }
 }
 
-fn sign_in_page(request: &Request, fault: Option<&str>) -> Response {
-    let next = match request.parameter("next") {
-        "" => format!("{}?{}", request.path, request.query),
-        next => next.to_owned(),
-    };
+/// Returns the address of the requested page.
+fn address(request: &Request) -> String {
+    format!("{}?{}", request.path, request.query)
+}
+
+fn sign_in_page(next: &str, fault: Option<&str>) -> Response {
     let mut html = Html::default();
     html.raw("<p>This page takes the place of a dashboard. Sign in with the development login of the service.</p>");
     add_fault(&mut html, fault);
-    html.raw("<form method=post action=\"/oauth/sign-in\"><input type=hidden name=next value=\"").text(&next);
+    html.raw("<form method=post action=\"/oauth/sign-in\"><input type=hidden name=next value=\"").text(next);
     html.raw("\"><label>User <input name=subject value=ada autocomplete=off required></label>");
     html.raw("<button>Sign in</button></form>");
     page("Sign in", &html)
@@ -94,7 +100,7 @@ fn sign_in_page(request: &Request, fault: Option<&str>) -> Response {
 /// Adds the user of the page, with a form to sign in as another user.
 fn add_user(html: &mut Html, login: &Login, request: &Request) {
     html.raw("<form method=post action=\"/oauth/sign-out\"><input type=hidden name=next value=\"");
-    html.text(&format!("{}?{}", request.path, request.query)).raw("\">Signed in as <strong>").text(&login.subject);
+    html.text(&address(request)).raw("\">Signed in as <strong>").text(&login.subject);
     html.raw("</strong> <button>Use another user</button></form>");
 }
 

@@ -62,7 +62,8 @@ fn home(systems: &Systems) -> Response {
         .link("/app", "The app of a third party")
         .raw(", which signs you in with the ");
     html.raw(
-        "platform. The pages at <code>/oauth</code> take the place of a dashboard: there you decide about apps and ",
+        "platform. The pages at <code>/oauth</code> and <code>/access/authorize</code> take the place of a dashboard: there \
+         you sign in at protected sites, and decide about apps and ",
     );
     html.link("/oauth/device", "devices").raw(".</p><h2>Payments provider</h2><p>");
     html.link("/payments", "Checkouts, customers and webhooks").raw(".</p><h2>Registrar</h2><p>");

@@ -1,13 +1,14 @@
-//! The steps of a person on the sandbox's pages: the app of a third party, the decision page that replaces the
-//! dashboard, and the model-lending service.
+//! The steps of a person on the sandbox's pages: the app of a third party, the pages that replace the dashboard, and the
+//! model-lending service.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
 use sandbox::config::Config;
 use sandbox::{AppClient, LENDING_PATH, LENDING_SECRET, Sandbox};
-use serde_json::Value;
+use serde_json::{Value, json};
 use server::config::LendingConfig;
 use testkit::reserved_address;
 use tokio::task::JoinHandle;
@@ -15,7 +16,11 @@ use url::{Url, form_urlencoded};
 use webhooks::SigningKey;
 
 use super::kit::{grants, public, register};
-use crate::support::{App, Caller, eventually};
+use crate::convergence::nodes::TestNode;
+use crate::support::{App, Caller, eventually, site};
+
+/// The hostname of a project of Ada.
+const SITE: &str = "site-ada.localhost";
 
 /// A response with the final address after redirects.
 struct Page {
@@ -44,8 +49,9 @@ struct Browser {
 }
 
 impl Browser {
-    fn new(base: &str) -> Self {
-        let client = Client::builder().redirect(Policy::none()).no_proxy().build().unwrap();
+    /// `edge` is the address of the node that serves `SITE`.
+    fn new(base: &str, edge: SocketAddr) -> Self {
+        let client = Client::builder().redirect(Policy::none()).no_proxy().resolve(SITE, edge).build().unwrap();
         Self { client, cookies: BTreeMap::new(), base: base.to_owned() }
     }
 
@@ -99,6 +105,8 @@ struct Kit {
     ada: Caller,
     /// The registration of the sandbox's app.
     client_id: String,
+    /// The address for a node.
+    edge: SocketAddr,
     browser: Browser,
     sandbox: JoinHandle<()>,
 }
@@ -111,10 +119,11 @@ impl Kit {
 
     /// Like `start`. `api_url` is another address at which the app accesses the server.
     async fn with_api_url(api_url: Option<&str>) -> Self {
-        let (api, web) = (reserved_address(), reserved_address());
+        let (api, web, edge) = (reserved_address(), reserved_address(), reserved_address());
         let (base, pages) = (format!("http://{api}"), format!("http://{web}"));
         let app = App::with(|config| {
             config.listen = api;
+            config.site_url = format!("http://{{hostname}}:{}", edge.port()).parse().unwrap();
             config.gateway.site.public_url.clone_from(&base);
             config.gateway.site.dashboard_url.clone_from(&pages);
             let oauth = config.oauth.as_mut().unwrap();
@@ -145,7 +154,7 @@ impl Kit {
         };
         let sandbox = tokio::spawn(Sandbox::start(&config).await.unwrap().run());
         let ada = app.sign_in("ada").await;
-        Self { app, ada, client_id, browser: Browser::new(&pages), sandbox }
+        Self { app, ada, client_id, edge, browser: Browser::new(&pages, edge), sandbox }
     }
 
     async fn grants(&self) -> Vec<String> {
@@ -293,6 +302,29 @@ async fn user_signs_in_again_after_the_session_has_ended() {
     kit.browser.submit("/oauth/sign-out", &[("next", &next)]).await.shows("development login");
     let asked = kit.browser.submit("/oauth/sign-in", &[("subject", "ada"), ("next", &next)]).await;
     kit.browser.decide(&asked, "approve").await.shows("Refreshes: 0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_sign_in_at_a_protected_site() {
+    let mut kit = Kit::start().await;
+    let node = TestNode::listening(&kit.app, &kit.edge.to_string()).await;
+    kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    kit.ada.upload("/v1/orgs/ada/projects/site/deployments", site("<p>inside</p>")).await.expect(201);
+    node.wait_for_page(SITE, "<p>inside</p>").await;
+    kit.ada.put("/v1/orgs/ada/projects/site/access", json!({ "mode": "org" })).await.expect(200);
+    node.wait_for_status(SITE, 302).await;
+
+    let page = format!("http://{SITE}:{}/?a=b", kit.edge.port());
+    let asked = kit.browser.open(Method::GET, &page, None, "").await;
+    asked.shows("Sign in with the development login");
+    let next = format!("{}?{}", asked.url.path(), asked.url.query().unwrap());
+    let field = format!(r#"name=next value="{}""#, next.replace('&', "&amp;"));
+    asked.shows(&field);
+    let refused = kit.browser.submit("/oauth/sign-in", &[("subject", "eve"), ("next", &next)]).await;
+    refused.shows("(forbidden)").shows("Use another user").shows(&field);
+    kit.browser.submit("/oauth/sign-out", &[("next", &next)]).await.shows("Sign in with the development login");
+    let admitted = kit.browser.submit("/oauth/sign-in", &[("subject", "ada"), ("next", &next)]).await;
+    assert_eq!(admitted.shows("<p>inside</p>").url.as_str(), page);
 }
 
 /// A new sign-in replaces the tokens, so it ends their grant. A denied sign-in does not.
