@@ -156,7 +156,7 @@ fn project_databases(services: &mut Services, settings: &mut DevSettings, folder
     let Some(listen) = settings.project_databases else { return Ok(()) };
     let start = Instant::now();
     let cluster = Cluster::dev_projects(listen)?;
-    let bin = match (read_setting::<PathBuf>("SVC_NODE_PG_BIN")?, cluster.bin_with_clients()) {
+    let bin = match (read_setting::<PathBuf>("SVC_NODE_PG_BIN")?, cluster.bin_with_clients(&[])) {
         (Some(configured), _) | (None, Ok(configured)) => configured,
         (None, Err(error)) => {
             settings.project_databases = None;

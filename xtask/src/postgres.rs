@@ -111,10 +111,10 @@ impl Cluster {
         &self.bin
     }
 
-    /// Returns a folder that also contains the client programs `pg_dump`, `pg_restore` and `psql`. This may be another
-    /// folder than that of the server, with programs of a later release.
-    pub fn bin_with_clients(&self) -> Result<PathBuf> {
-        binaries::find_clients(&self.bin, self.account)
+    /// Returns a folder that also contains the client programs `pg_dump`, `pg_restore` and `psql`, and these other
+    /// programs. This may be another folder than that of the server, with programs of a later release.
+    pub fn bin_with_clients(&self, others: &[&str]) -> Result<PathBuf> {
+        binaries::find_clients(&self.bin, others, self.account)
     }
 
     /// Returns the folder of the socket, for programs that do not accept a URL.
@@ -321,7 +321,7 @@ mod tests {
         for registry in Registry::ALL {
             // The other test reports which registries are unavailable.
             let Ok(server) = registry.obtain(account) else { continue };
-            let Ok(clients) = binaries::find_clients(&server, account) else { continue };
+            let Ok(clients) = binaries::find_clients(&server, &[], account) else { continue };
             let version = |program: &Path| {
                 let output = location::command(program, account).arg("--version").output().unwrap();
                 let text = String::from_utf8(output.stdout).unwrap();

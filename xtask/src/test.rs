@@ -74,11 +74,11 @@ fn default_threads() -> usize {
     3 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if Postgres' client programs
-/// are unavailable.
+/// Returns the environment variables of `testkit::PrivatePostgres`. Prints the consequence if the programs of
+/// Postgres are unavailable.
 fn find_programs_of_private_clusters(cluster: &Cluster) -> Vec<(&'static str, PathBuf)> {
     let folder = cluster.log().with_file_name("private");
-    match cluster.bin_with_clients().and_then(|bin| Ok((bin, cluster.private_folder(&folder)?))) {
+    match cluster.bin_with_clients(&["pg_upgrade"]).and_then(|bin| Ok((bin, cluster.private_folder(&folder)?))) {
         Ok((bin, ())) => vec![("SVC_TEST_PG_BIN", bin), ("SVC_TEST_PG_DIR", folder)],
         Err(error) => {
             println!("  pg_dump   not available ({error:#}): tests of databases are skipped");

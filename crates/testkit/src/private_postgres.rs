@@ -49,6 +49,7 @@ impl PrivatePostgres {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = parent.join(format!("{}-{count}", std::process::id()));
         let mut cluster = Self { programs, home, port: reserved_port(), server: None };
+        create_home(&cluster.home);
         cluster.initialize();
         cluster.restart();
         Some(cluster)
@@ -122,6 +123,40 @@ impl PrivatePostgres {
         }
     }
 
+    /// Moves all databases to a new cluster with `pg_upgrade`, and starts the server again. The version stays the same,
+    /// but the steps are those of a major upgrade.
+    ///
+    /// # Panics
+    /// Panics if the server is not running, or if `pg_upgrade` fails.
+    pub fn upgrade(&mut self) {
+        let mut server = self.server.take().unwrap();
+        // pg_upgrade requires a clean shutdown.
+        kill_process(Pid::from_child(&server), Signal::INT).unwrap();
+        server.wait().unwrap();
+        let old = self.home.join("old");
+        fs::rename(self.home.join("data"), &old).unwrap();
+        self.initialize();
+        let port = self.port.to_string();
+        let mut upgrade = self.command("pg_upgrade");
+        upgrade.arg("-d").arg(old).arg("-b").arg(&self.programs).arg("-B").arg(&self.programs);
+        upgrade.args(["-U", SUPERUSER, "-p", &port, "-P", &port, "--socketdir=/tmp", "--no-sync"]);
+        let output = upgrade.env("PGPASSWORD", PASSWORD).current_dir(&self.home).output().unwrap();
+        let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(output.status.success(), "{stdout}{stderr}");
+        self.restart();
+    }
+
+    /// Returns a shell that executes an operator's commands until the first one fails. The programs of Postgres are in
+    /// its path, and connect as the superuser.
+    #[must_use]
+    pub fn shell(&self, commands: &str) -> Command {
+        let script = format!("PATH='{}':$PATH\n{commands}", self.programs.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-e", "-c", &script]).envs([("PGUSER", SUPERUSER), ("PGPASSWORD", PASSWORD)]);
+        shell.env("PGHOST", "127.0.0.1").env("PGPORT", self.port.to_string());
+        shell
+    }
+
     /// Returns the log of the server since its last start.
     #[must_use]
     pub fn log(&self) -> String {
@@ -136,7 +171,6 @@ impl PrivatePostgres {
             create_empty(&self.programs, &home);
             home
         });
-        create_home(&self.home);
         let copied = Command::new("cp").arg("-a").arg(empty.join("data")).arg(&self.home).status().unwrap();
         assert!(copied.success());
     }

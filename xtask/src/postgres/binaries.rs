@@ -39,21 +39,23 @@ pub fn obtain(account: Option<Account>) -> Result<PathBuf> {
     )
 }
 
-/// Returns a folder that also contains the client programs: the server's, or that of the package from PyPI.
-pub fn find_clients(server: &Path, account: Option<Account>) -> Result<PathBuf> {
-    if CLIENTS.iter().all(|client| server.join(client).is_file()) {
+/// Returns a folder that also contains the client programs and these other programs: the server's, or that of the
+/// package from PyPI.
+pub fn find_clients(server: &Path, others: &[&str], account: Option<Account>) -> Result<PathBuf> {
+    let programs = CLIENTS.iter().chain(others).copied();
+    let missing: Vec<&str> = programs.filter(|program| !server.join(program).is_file()).collect();
+    if missing.is_empty() {
         return Ok(server.to_owned());
     }
-    let bin = Registry::PyPi.obtain(account).with_context(|| {
-        let server = server.display();
-        format!("{server} contains no {}, and pip could not install them", CLIENTS.join(", "))
-    })?;
+    let missing = missing.join(", ");
+    let bin = Registry::PyPi
+        .obtain(account)
+        .with_context(|| format!("{} contains no {missing}, and pip could not install them", server.display()))?;
     let versions = (major(&bin)?.parse::<u32>()?, major(server)?.parse::<u32>()?);
     ensure!(
         versions.0 >= versions.1,
-        "{} contains no {}, and those from PyPI are of version {}: install the client programs of version {}",
+        "{} contains no {missing}, and those from PyPI are of version {}: install the programs of version {}",
         server.display(),
-        CLIENTS.join(", "),
         versions.0,
         versions.1
     );

@@ -45,8 +45,9 @@ impl SizeLimits {
 pub async fn create(shared: &Shared, client: &AdminConnection, name: &str, owner: Option<&str>) -> anyhow::Result<()> {
     let (quoted, owner) = (quote_ident(name), owner.map(|owner| format!("OWNER {}", quote_ident(owner))));
     let owner = owner.unwrap_or_default();
-    // Without `ALLOW_CONNECTIONS false`, the database would admit every role until its privileges are set.
-    let create = format!("CREATE DATABASE {quoted} {owner} TEMPLATE {TEMPLATE} ALLOW_CONNECTIONS false");
+    // Without the limit, which does not apply to superusers, the database would admit every role until its privileges
+    // are set.
+    let create = format!("CREATE DATABASE {quoted} {owner} TEMPLATE {TEMPLATE} CONNECTION LIMIT 0");
     match client.batch_execute(&create).await {
         Ok(()) => Ok(()),
         Err(error) if error.code() == Some(&SqlState::DUPLICATE_DATABASE) => Ok(()),
@@ -98,8 +99,7 @@ pub async fn prepare(
     remove(&client, &name).await?;
     create(shared, &client, &name, None).await?;
     let database = quote_ident(&name);
-    let admit =
-        format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC; ALTER DATABASE {database} ALLOW_CONNECTIONS true");
+    let admit = format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC; ALTER DATABASE {database} CONNECTION LIMIT -1");
     client.batch_execute(&admit).await?;
     // The connection is released before the archive is restored, which can take hours.
     drop(client);

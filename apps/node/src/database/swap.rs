@@ -67,9 +67,9 @@ async fn rename_to_tombstone(transaction: &Transaction<'_>, project: &str, datab
             (SELECT name FROM svc.tombstones WHERE project = $1 ORDER BY drop_at DESC LIMIT $2)";
     let tombstone = format!("old_{}", random::id().simple());
     let (from, to) = (quote_ident(database), quote_ident(&tombstone));
-    // The tombstone must not belong to its previous owner, who could drop it.
+    // The tombstone must not belong to its previous owner, who could drop it. The limit does not apply to superusers.
     let rename_to_tombstone = format!(
-        "ALTER DATABASE {from} RENAME TO {to}; ALTER DATABASE {to} ALLOW_CONNECTIONS false;
+        "ALTER DATABASE {from} RENAME TO {to}; ALTER DATABASE {to} CONNECTION LIMIT 0;
          ALTER DATABASE {to} OWNER TO CURRENT_USER"
     );
     transaction.batch_execute(&rename_to_tombstone).await?;

@@ -27,7 +27,7 @@ impl ProjectCluster {
     pub fn start(services: &mut Services, folder: &Path) -> Result<Self> {
         let listen = reserved_address();
         let cluster = Cluster::bench_projects(listen)?;
-        let programs = [cluster.bin().to_owned(), cluster.bin_with_clients()?];
+        let programs = [cluster.bin().to_owned(), cluster.bin_with_clients(&[])?];
         let url = cluster.url("postgres");
         services.projects_postgres = Some(cluster);
         Ok(Self { listen, url, programs, backups: folder.join("backups") })

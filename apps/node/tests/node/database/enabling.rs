@@ -1,8 +1,9 @@
 //! Creation of databases.
 
 use serde_json::json;
+use tokio_postgres::error::SqlState;
 
-use super::kit::{Kit, eventually, number};
+use super::kit::{Kit, PASSWORD, eventually, number};
 use crate::control_plane::ControlPlane;
 use crate::running::{Dir, RunningNode, until};
 
@@ -39,6 +40,27 @@ async fn enabled_database_admits_its_login_as_the_owner() {
     kit.applied("prj_a").await;
     assert_eq!(number(&kit.superuser("svc_node").await, "SELECT sum(oid::bigint) FROM pg_database").await, before);
     session.batch_execute("INSERT INTO notes (text) VALUES ('still open')").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_database_refuses_logins_until_its_privileges_are_set() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let admin = kit.superuser("svc_node").await;
+    // The node fails after it has created the database, and before it sets the privileges.
+    let fail = "ALTER TABLE svc.databases ADD CONSTRAINT fails CHECK (max_login_bytes IS NULL) NOT VALID";
+    admin.batch_execute(&format!("CREATE ROLE monitor LOGIN PASSWORD '{PASSWORD}'; {fail}")).await.unwrap();
+    kit.request("prj_b");
+    let database = kit.name("prj_b");
+    let exists = format!("SELECT count(*) FROM pg_database WHERE datname = '{database}'");
+    eventually("the database", async || number(&admin, &exists).await == 1).await;
+    let error = kit.log_in("monitor", PASSWORD, &database).await.unwrap_err();
+    // PUBLIC still has the privilege.
+    assert_eq!(error.code(), Some(&SqlState::TOO_MANY_CONNECTIONS), "{error:?}");
+    admin.batch_execute("ALTER TABLE svc.databases DROP CONSTRAINT fails").await.unwrap();
+    kit.applied("prj_b").await;
+    let error = kit.log_in("monitor", PASSWORD, &database).await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

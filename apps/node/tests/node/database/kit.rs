@@ -22,6 +22,10 @@ use crate::visitor::Visitor;
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
 
+/// Selects the names of the tombstones, which admit only superusers.
+pub const TOMBSTONES: &str =
+    "SELECT datname::text FROM pg_database JOIN svc.tombstones ON name = datname WHERE datconnlimit = 0";
+
 pub struct Kit {
     pub postgres: PrivatePostgres,
     pub core: ControlPlane,

@@ -22,3 +22,4 @@ mod sizes;
 mod tls;
 mod tokens;
 mod transactions;
+mod upgrade;

@@ -8,7 +8,7 @@ use super::kit::{Kit, PASSWORD, eventually, number};
 
 const ROLES: &str = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^(app|node|dump|tok)_'";
 const TOMBSTONES: &str =
-    "SELECT count(*) FROM pg_database d JOIN svc.tombstones t ON t.name = d.datname WHERE NOT datallowconn";
+    "SELECT count(*) FROM pg_database d JOIN svc.tombstones t ON t.name = d.datname WHERE datconnlimit = 0";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_database_leaves_a_generation_and_a_tombstone() {
