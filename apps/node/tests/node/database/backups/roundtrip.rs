@@ -1,12 +1,14 @@
 //! A restored database equals its source.
 
 use std::fs;
+use std::process::Output;
 
 use protocol::GenerationRef;
 
-use super::Rig;
 use super::rig::NEVER;
+use super::{Rig, Source};
 use crate::control_plane::sha256;
+use crate::running::Dir;
 use crate::storage::store::{Kind, TestStore};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,4 +92,52 @@ async fn stock_pg_restore_restores_a_generation() {
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
     let owner = "db_00000000000000000000000001";
     assert_eq!(rig.sql("copy"), rig.sql(owner).replace(owner, "postgres"));
+}
+
+/// Tests the commands of docs/backups.md that load a copy, in a project with users of app sign-in.
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_is_loaded_without_the_users_of_app_sign_in() {
+    const COUNT: &str = "SELECT count(*) FROM t";
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let source = rig.create("prj_1").await;
+    source.session.batch_execute("CREATE TABLE t AS SELECT generate_series(1, 100) AS i").await.unwrap();
+    let (database, dump) = (&source.entry.credentials.database, &source.entry.credentials.user);
+    let auth = database.replace("db_", "auth_");
+    let users = format!(
+        "CREATE ROLE {auth}; GRANT {auth} TO {dump}; CREATE SCHEMA svc_auth AUTHORIZATION {auth}; SET ROLE {auth}; \
+         CREATE TABLE svc_auth.users AS SELECT 'Eve; DROP TABLE public.newer; --' AS name"
+    );
+    rig.superuser(database).await.batch_execute(&users).await.unwrap();
+    let sealed = rig.seal(&source, "opn_1").await;
+    rig.admin.batch_execute("CREATE DATABASE copy TEMPLATE template0").await.unwrap();
+    let restored = rig.run("pg_restore", "copy", &["--no-owner", "--no-acl", "--exit-on-error"], &sealed.key);
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    source.session.batch_execute("DROP TABLE t; CREATE TABLE newer ()").await.unwrap();
+
+    let loaded = load_copy(&rig, &source);
+    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let count = source.session.query_one(COUNT, &[]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(count, 100);
+    source.session.batch_execute("SELECT FROM newer").await.unwrap();
+    // The project contains the table now.
+    assert_eq!(load_copy(&rig, &source).status.code(), Some(3));
+    let count = source.session.query_one(COUNT, &[]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(count, 100);
+}
+
+/// Executes the commands of docs/backups.md that load the database `copy` into the database of a project.
+fn load_copy(rig: &Rig, project: &Source) -> Output {
+    const GUIDE: &str = include_str!("../../../../../../docs/backups.md");
+    // Runs psql like `svc db connect`.
+    const SVC: &str =
+        "svc() { shift 3; PGDATABASE=$PROJECT PGUSER=$LOGIN PGPASSWORD=$HUSH PGOPTIONS=$ROLE psql \"$@\"; }";
+    let commands = GUIDE.lines().filter_map(|line| line.strip_prefix("$ "));
+    let commands: Vec<&str> = commands.filter(|command| command.contains("changed.dump")).collect();
+    assert_eq!(commands.len(), 2);
+    let (login, folder) = (&project.entry.credentials, Dir::new());
+    let mut shell = rig.postgres.shell(&format!("{SVC}\n{}", commands.join("\n")));
+    shell.current_dir(folder.path());
+    shell.env("ROLE", format!("-c role={}", login.role)).env("HUSH", login.password.reveal());
+    shell.envs([("PROJECT", &login.database), ("LOGIN", &login.user)]);
+    shell.output().unwrap()
 }
