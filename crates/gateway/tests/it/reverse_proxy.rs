@@ -1,5 +1,5 @@
 //! `deploy/nginx.conf` accepts the largest bodies that the server accepts, and waits as long as the server and the nodes,
-//! so that clients receive their responses.
+//! so that clients receive their responses. It serves the names of `deploy/compose.yaml`.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ const MIB: u64 = 1024 * 1024;
 
 /// The text of the configuration.
 const NGINX: &str = include_str!("../../../../deploy/nginx.conf");
+const COMPOSE: &str = include_str!("../../../../deploy/compose.yaml");
 
 /// A `location` of a server, or the server.
 #[derive(Debug, Default)]
@@ -157,5 +158,52 @@ fn nginx_keeps_silent_websockets_of_projects_open() {
         let sockets = NGINX.lines().filter(|line| line.trim_start().starts_with(&listen));
         // nginx rejects the file if two servers set the parameter for one socket.
         assert_eq!(sockets.filter(|line| line.contains(" so_keepalive=")).count(), 1, "{address}");
+    }
+}
+
+#[test]
+fn nginx_streams_git_with_longer_timeouts_than_the_git_node() {
+    const EXCHANGE: &str = include_str!("../../../../apps/git/src/exchange.rs");
+    const PROGRESS: &str = include_str!("../../../../apps/git/src/progress.rs");
+    let (server, locations) = server(NGINX, "git.example.com");
+    let location = location(&locations, "/acme/site/app.git/git-receive-pack");
+    assert_eq!(location.max_body(&server), None);
+    let streaming = [("proxy_http_version", "1.1"), ("proxy_request_buffering", "off"), ("proxy_buffering", "off")];
+    for (directive, value) in streaming {
+        assert_eq!(location.directive(&server, directive), Some(value), "{directive}");
+    }
+    let constant = |source: &str, name: &str| {
+        let line = Regex::new(&format!(r"(?m)^const {name}: Duration = Duration::from_secs\((\d+)\);$")).unwrap();
+        line.captures(source).unwrap()[1].parse::<u64>().unwrap()
+    };
+    let (exchange, patience) = (constant(EXCHANGE, "TIMEOUT"), constant(PROGRESS, "MAX_PATIENCE"));
+    let timeouts = [("proxy_read_timeout", exchange), ("client_body_timeout", patience), ("send_timeout", patience)];
+    for (directive, timeout) in timeouts {
+        let value = location.directive(&server, directive).unwrap();
+        let seconds = match value.strip_suffix('m') {
+            Some(minutes) => minutes.parse::<u64>().unwrap() * 60,
+            None => value.strip_suffix('s').unwrap().parse().unwrap(),
+        };
+        assert!(seconds > timeout, "{directive} {value}");
+    }
+}
+
+/// nginx rejects the TLS handshake of an unknown name.
+#[test]
+fn nginx_serves_the_names_of_the_containers() {
+    let name = |setting: &str| {
+        let line = Regex::new(&format!(r"(?m)^  {setting}: (?:https://)?(\S+)$")).unwrap();
+        line.captures(COMPOSE).unwrap()[1].to_owned()
+    };
+    let projects = format!("*.{}", name("SVC_PLATFORM_DOMAIN"));
+    for (name, port) in [(name("SVC_PUBLIC_URL"), 8080), (name("SVC_GIT_URL"), 8093), (projects, 8088)] {
+        assert!(COMPOSE.contains(&format!("\"127.0.0.1:{port}:{port}\"")), "{name}");
+        let (server, locations) = server(NGINX, &name);
+        let target = location(&locations, "/").directive(&server, "proxy_pass").unwrap();
+        let (address, upstream) = (format!("127.0.0.1:{port}"), target.strip_prefix("http://").unwrap());
+        let block = Regex::new(&format!(r"(?m)^upstream {upstream} \{{\s+server {address};")).unwrap();
+        assert!(upstream == address || block.is_match(NGINX), "{name}: {target}");
+        let mut targets = locations.iter().filter_map(|location| location.directive(&server, "proxy_pass"));
+        assert!(targets.all(|it| it == target), "{name}");
     }
 }
