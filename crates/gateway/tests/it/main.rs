@@ -14,5 +14,6 @@ mod kit;
 mod node_wait;
 mod reverse_proxy;
 mod routes;
+mod units;
 mod unknown_fields;
 mod uploads;
