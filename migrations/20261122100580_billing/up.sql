@@ -1,16 +1,14 @@
 -- Customers, subscriptions and AI credit of organizations.
 CREATE SCHEMA billing;
 
--- The webhooks of the payments provider that were applied or recorded. Rows are kept for 30 days, so that each webhook
--- is applied only once, and longer while an unassigned event refers to them.
+-- The webhooks of the payments provider that were applied or recorded. Rows are kept permanently, so that each webhook
+-- is applied only once.
 CREATE TABLE billing.webhooks (
     -- The header `webhook-id`.
     id text CONSTRAINT webhooks_pkey PRIMARY KEY,
     event text NOT NULL,
     received_at timestamptz NOT NULL
 );
--- For the purge.
-CREATE INDEX webhooks_received_at_idx ON billing.webhooks (received_at);
 
 -- Events that belong to no known organization. An operator must decide what happens to them.
 CREATE TABLE billing.unassigned_events (

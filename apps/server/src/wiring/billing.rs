@@ -18,7 +18,7 @@ use store::{Connection, Store};
 
 use super::error::IntoStoreError as _;
 use crate::config::{Config, PAYMENTS_URL, PaymentsConfig};
-use crate::jobs::{Background, HOUR, Job, MINUTE};
+use crate::jobs::{Background, Job, MINUTE};
 
 pub(super) fn wire(
     config: &Config,
@@ -38,9 +38,6 @@ pub(super) fn wire(
     background.outbox(store.spawn_outbox_worker(Arc::new(TopUps(billing.clone()))));
     background.job(Job::every(MINUTE, "billing.end_lost_calls"), billing.clone(), async |billing| {
         billing.end_lost_calls().await
-    });
-    background.job(Job::every(HOUR, "billing.purge_webhooks"), billing.clone(), async |billing| {
-        billing.purge_webhooks().await
     });
     Ok(billing)
 }

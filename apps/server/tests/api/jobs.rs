@@ -8,8 +8,7 @@ use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` is not one of them, because it
 /// needs only the bundle store.
-const ON_POSTGRES: [&str; 21] = [
-    "billing.purge_webhooks",
+const ON_POSTGRES: [&str; 20] = [
     "certificates.reconcile",
     "certificates.run_due",
     "databases.notify_stale",

@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::Time;
-use store::{Connection, Result, purge_batch};
+use store::{Connection, Result};
 
 use crate::schema::{unassigned_events, webhooks};
 
@@ -26,10 +26,6 @@ pub trait WebhookRepository {
     /// Records a webhook. Returns false if it was already processed. Waits for a transaction that is processing it.
     async fn webhook_insert(&mut self, id: &str, kind: &str, at: Time) -> Result<bool>;
 
-    /// Deletes a batch of webhooks that were received before this time, except those of unassigned events. Returns their
-    /// number.
-    async fn webhook_purge(&mut self, before: Time) -> Result<usize>;
-
     /// Stores an event of an unknown organization.
     async fn unassigned_insert(&mut self, event: &UnassignedEvent) -> Result<()>;
 
@@ -37,20 +33,11 @@ pub trait WebhookRepository {
     async fn unassigned_list(&mut self, limit: i64) -> Result<Vec<UnassignedEvent>>;
 }
 
-const PURGE: &str = "DELETE FROM billing.webhooks WHERE id = ANY (ARRAY( \
-        SELECT id FROM billing.webhooks w WHERE received_at < $1 \
-            AND NOT EXISTS (SELECT FROM billing.unassigned_events u WHERE u.webhook_id = w.id) \
-        ORDER BY received_at LIMIT $2))";
-
 impl WebhookRepository for Connection {
     async fn webhook_insert(&mut self, id: &str, kind: &str, at: Time) -> Result<bool> {
         let row = (webhooks::id.eq(id), webhooks::event.eq(kind), webhooks::received_at.eq(at));
         let insert = diesel::insert_into(webhooks::table).values(row).on_conflict(webhooks::id).do_nothing();
         Ok(insert.execute(self).await? == 1)
-    }
-
-    async fn webhook_purge(&mut self, before: Time) -> Result<usize> {
-        purge_batch(self, PURGE, before).await
     }
 
     async fn unassigned_insert(&mut self, event: &UnassignedEvent) -> Result<()> {

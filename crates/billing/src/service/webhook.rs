@@ -7,11 +7,11 @@ use kernel::{OrgId, Plan};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use serde_json::json;
-use store::{Connection, is_full_batch};
+use store::Connection;
 use webhooks::{SignedMessage, VerifyingKeys};
 
 use super::Billing;
-use crate::error::{BillingError, WebhookError};
+use crate::error::WebhookError;
 use crate::event::{Effect, Envelope, EventProducts, PaidOrder, PaymentEvent, SubscriptionState};
 use crate::model::WebhookResult;
 use crate::repository::{
@@ -21,10 +21,6 @@ use crate::repository::{
 
 /// The name of the system actor in the audit log.
 const ACTOR: &str = "billing.webhook";
-
-/// The time for which webhooks are kept. A webhook that is repeated later changes nothing either: the ledger contains
-/// the order, and the subscription the time of its last change.
-const RETENTION_SECONDS: i64 = 30 * 24 * 3600;
 
 impl Billing {
     /// Returns the keys of the provider's webhooks.
@@ -54,16 +50,6 @@ impl Billing {
             _ => {}
         }
         received
-    }
-
-    /// Deletes webhooks that were received long ago. Events of unknown organizations are kept.
-    ///
-    /// # Errors
-    /// Returns [`BillingError::Store`](crate::BillingError::Store).
-    pub async fn purge_webhooks(&self) -> Result<(), BillingError> {
-        let before = self.store.clock_rng().now().plus_seconds(-RETENTION_SECONDS);
-        while is_full_batch(self.store.connection().await?.webhook_purge(before).await?) {}
-        Ok(())
     }
 
     async fn receive_authentic(&self, message: SignedMessage<'_>) -> Result<WebhookResult, WebhookError> {

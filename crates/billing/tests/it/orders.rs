@@ -5,29 +5,21 @@ use futures_util::future::join_all;
 use kernel::audit::Actor;
 use serde_json::{Value, json};
 
-use crate::kit::{CREDIT, Kit, order};
+use crate::kit::{CREDIT, Kit, order, subscription};
 
 #[tokio::test]
-async fn webhooks_are_deleted_after_30_days_and_change_nothing_later() {
+async fn repeated_webhook_does_not_replace_a_later_customer() {
     let kit = Kit::start().await;
     let org = kit.org("acme").await;
-    let paid = order(org, "order_1", 500);
-    let mut unassigned = order(org, "order_2", 500);
-    unassigned["data"]["customer"]["external_id"] = "org_x".into();
-    let deliver = async || {
-        kit.deliver_as("assigned", &paid).await.unwrap();
-        kit.deliver_as("unassigned", &unassigned).await.unwrap();
-        (kit.count("webhooks").await, kit.count("unassigned_events").await, kit.balance(org).await)
-    };
-    assert_eq!(deliver().await, (2, 1, 500_000_000));
-    kit.clock.advance(30 * 24 * 3600);
-    kit.billing.purge_webhooks().await.unwrap();
-    assert_eq!(kit.count("webhooks").await, 2);
-    kit.clock.advance(1);
-    kit.billing.purge_webhooks().await.unwrap();
-    // The list of unassigned events is kept.
-    assert_eq!(kit.count("webhooks").await, 1);
-    assert_eq!(deliver().await, (2, 1, 500_000_000));
+    let subscribed = subscription(org, "sub_1", "active", 1);
+    assert!(kit.deliver_as("subscribed", &subscribed).await.unwrap());
+    let mut paid = order(org, "order_1", 500);
+    paid["data"]["customer_id"] = "cus_2".into();
+    kit.deliver(&paid).await;
+    // The event is still the newest one of the subscription.
+    assert!(!kit.deliver_as("subscribed", &subscribed).await.unwrap());
+    let customers = kit.database.rows("SELECT customer_id FROM billing.customers").await;
+    assert_eq!(customers, [json!({ "customer_id": "cus_2" })]);
 }
 
 #[tokio::test]
