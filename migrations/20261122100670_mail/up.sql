@@ -142,7 +142,8 @@ CREATE TABLE mail.suppressions (
 -- For the deletion of the oldest ones of a project that has too many.
 CREATE INDEX suppressions_project_id_reason_created_at_idx ON mail.suppressions (project_id, reason, created_at);
 
--- The notifications of the relay's service. Rows are kept for 30 days, so that each one is applied only once.
+-- The notifications of the relay's service, so that each one is applied only once. Rows are deleted with the last mail
+-- that has the relay's id, or after a day without such a mail.
 CREATE TABLE mail.notifications (
     -- The id of the notification.
     id text CONSTRAINT notifications_pkey PRIMARY KEY,
@@ -152,9 +153,8 @@ CREATE TABLE mail.notifications (
     pending jsonb,
     received_at timestamptz NOT NULL
 );
-CREATE INDEX notifications_relay_id_idx ON mail.notifications (relay_id) WHERE pending IS NOT NULL;
--- For the purge.
-CREATE INDEX notifications_received_at_idx ON mail.notifications (received_at);
+CREATE INDEX notifications_relay_id_idx ON mail.notifications (relay_id);
+CREATE INDEX notifications_pending_idx ON mail.notifications (relay_id) WHERE pending IS NOT NULL;
 
 -- The columns of projects that this context reads. Deleted projects are excluded. The home node is null while the
 -- project is suspended. This is a condition of the join, because Postgres cannot use an index for a computed column.

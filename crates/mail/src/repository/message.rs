@@ -52,6 +52,16 @@ pub struct SubmittedCounts {
     pub suppressed: i64,
 }
 
+/// The deleted mails.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub struct DeletedMessages {
+    /// The bytes of those that had a raw message.
+    #[diesel(embed)]
+    pub bytes: MailBytes,
+    #[diesel(sql_type = Array<Text>)]
+    pub relay_ids: Vec<String>,
+}
+
 /// The log on a [`store::Connection`].
 pub trait MessageRepository {
     /// Inserts a mail. Returns false if the id exists.
@@ -105,8 +115,8 @@ pub trait MessageRepository {
     /// Returns those of these ids that are in the log.
     async fn message_list_known(&mut self, ids: &[MailId]) -> Result<Vec<MailId>>;
 
-    /// Deletes mails. Returns the bytes of those that have a raw message.
-    async fn message_delete(&mut self, ids: &[MailId]) -> Result<MailBytes>;
+    /// Deletes mails.
+    async fn message_delete(&mut self, ids: &[MailId]) -> Result<DeletedMessages>;
 
     /// Creates the partitions for the month of `now` and the next `months` months.
     async fn partition_create(&mut self, now: Time, months: i32) -> Result<()>;
@@ -132,9 +142,10 @@ const APPEND_DETAIL: &str =
     "UPDATE mail.messages SET detail = left(concat_ws('; ', detail, $2), 2000) WHERE id = ANY ($1)";
 
 const DELETE: &str = "WITH deleted AS (DELETE FROM mail.messages WHERE id = ANY ($1) RETURNING *)
-    SELECT coalesce(sum(size_bytes) FILTER (WHERE direction = 'in'), 0)::bigint AS received,
-        coalesce(sum(size_bytes) FILTER (WHERE direction = 'out'), 0)::bigint AS sent
-    FROM deleted WHERE has_raw";
+    SELECT coalesce(sum(size_bytes) FILTER (WHERE has_raw AND direction = 'in'), 0)::bigint AS received,
+        coalesce(sum(size_bytes) FILTER (WHERE has_raw AND direction = 'out'), 0)::bigint AS sent,
+        coalesce(array_agg(relay_id) FILTER (WHERE relay_id IS NOT NULL), '{}') AS relay_ids
+    FROM deleted";
 
 const CREATE_PARTITIONS: &str = "SELECT mail.create_partition((date_trunc('month', $1 AT TIME ZONE 'UTC') \
         + make_interval(months => month))::date) FROM generate_series(0, $2) month";
@@ -236,7 +247,7 @@ impl MessageRepository for Connection {
         Ok(messages::table.filter(messages::id.eq_any(ids)).select(messages::id).load(self).await?)
     }
 
-    async fn message_delete(&mut self, ids: &[MailId]) -> Result<MailBytes> {
+    async fn message_delete(&mut self, ids: &[MailId]) -> Result<DeletedMessages> {
         Ok(Prepared(diesel::sql_query(DELETE).bind::<Array<Uuid>, _>(ids)).get_result(self).await?)
     }
 

@@ -1,11 +1,11 @@
 //! The notifications of the relay's service.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz};
+use diesel::sql_types::{Array, BigInt, Jsonb, Nullable, Text, Timestamptz};
 use diesel_async::RunQueryDsl;
 use kernel::Time;
 use serde_json::Value;
-use store::{Connection, Prepared, Result, purge_batch};
+use store::{Connection, Prepared, Result};
 
 use crate::schema::notifications;
 
@@ -47,11 +47,12 @@ pub trait NotificationRepository {
     /// Deletes the stored events of these notifications. The notifications stay recorded.
     async fn notification_clear(&mut self, ids: &[String]) -> Result<()>;
 
-    /// Deletes the stored events that were received before this time, and whose id of the relay no mail has.
+    /// Deletes the notifications whose event is stored, that were received before this time, and whose id of the relay
+    /// no mail has.
     async fn notification_expire(&mut self, before: Time) -> Result<()>;
 
-    /// Deletes a batch of notifications that were received before this time. Returns their number.
-    async fn notification_purge(&mut self, before: Time) -> Result<usize>;
+    /// Deletes the notifications with those of these ids of the relay that no mail has, unless their event is stored.
+    async fn notification_purge(&mut self, relay_ids: &[String]) -> Result<()>;
 }
 
 /// The most notifications of one transaction, and the most ids of a list.
@@ -66,12 +67,14 @@ const LOCK_PENDING: &str = "SELECT id, pending AS event FROM mail.notifications
     WHERE relay_id = $1 AND pending IS NOT NULL AND ($2 IS NULL OR received_at < $2)
     ORDER BY received_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED";
 
-const EXPIRE: &str = "UPDATE mail.notifications n SET pending = NULL
+const EXPIRE: &str = "DELETE FROM mail.notifications n
     WHERE pending IS NOT NULL AND received_at < $1
         AND NOT EXISTS (SELECT FROM mail.messages m WHERE m.relay_id = n.relay_id)";
 
-const PURGE: &str = "DELETE FROM mail.notifications
-    WHERE id = ANY (ARRAY(SELECT id FROM mail.notifications WHERE received_at < $1 ORDER BY received_at LIMIT $2))";
+/// Because of the limit, Postgres searches the index for each id. For `NOT EXISTS`, it can choose to read all mails.
+const PURGE: &str = "DELETE FROM mail.notifications WHERE pending IS NULL AND relay_id = ANY (ARRAY(
+        SELECT deleted FROM unnest($1) deleted
+        WHERE (SELECT m.relay_id FROM mail.messages m WHERE m.relay_id = deleted LIMIT 1) IS NULL))";
 
 impl NotificationRepository for Connection {
     async fn notification_insert(&mut self, id: &str, relay_id: &str, at: Time) -> Result<bool> {
@@ -112,7 +115,8 @@ impl NotificationRepository for Connection {
         Ok(())
     }
 
-    async fn notification_purge(&mut self, before: Time) -> Result<usize> {
-        purge_batch(self, PURGE, before).await
+    async fn notification_purge(&mut self, relay_ids: &[String]) -> Result<()> {
+        Prepared(diesel::sql_query(PURGE).bind::<Array<Text>, _>(relay_ids)).execute(self).await?;
+        Ok(())
     }
 }

@@ -92,7 +92,12 @@ pub(super) async fn apply_pending(
             None => ended.push(id),
         }
     }
-    if ended.is_empty() { Ok(()) } else { tx.notification_clear(&ended).await }
+    if ended.is_empty() {
+        return Ok(());
+    }
+    tx.notification_clear(&ended).await?;
+    // A purge of the last mail with the id has kept these notifications, because their events were stored.
+    tx.notification_purge(&[relay_id.to_owned()]).await
 }
 
 /// Applies an event. Returns the part of it that belongs to no mail: the event with only the recipients that no mail

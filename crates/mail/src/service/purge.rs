@@ -5,8 +5,8 @@ use store::{BATCH_SIZE, Connection, is_full_batch};
 
 use super::{Mail, Result};
 use crate::repository::{
-    DeliveryRepository as _, MailboxRepository as _, MessageRepository as _, NotificationRepository as _,
-    SuppressionRepository as _,
+    DeletedMessages, DeliveryRepository as _, MailboxRepository as _, MessageRepository as _,
+    NotificationRepository as _, SuppressionRepository as _,
 };
 
 const DAY: i64 = 24 * 3600;
@@ -16,10 +16,6 @@ const MONTHS_AHEAD: i32 = 2;
 
 /// The number of days after which an empty partition of a past month is dropped.
 const PARTITION_DAYS: i64 = 31;
-
-/// The days for which the notifications of the relay's service are kept. The service repeats a notification for less
-/// time.
-const NOTIFICATION_DAYS: i64 = 30;
 
 /// The age of the ids up to which messages without a row are found, in days. The job runs once a day.
 const ORPHAN_DAYS: i64 = 7;
@@ -53,15 +49,12 @@ impl Mail {
         Ok(connection.partition_drop(now.plus_seconds(-PARTITION_DAYS * DAY)).await?)
     }
 
-    /// Deletes mail whose retention is over, with its raw messages, suppressions above the limit, and old notifications of
-    /// the relay's service.
+    /// Deletes mail whose retention is over, with its raw messages, and suppressions above the limit.
     ///
     /// # Errors
     /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_old(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
-        let received_before = now.plus_seconds(-NOTIFICATION_DAYS * DAY);
-        while is_full_batch(self.store.connection().await?.notification_purge(received_before).await?) {}
         for (project, plan) in self.mailboxes(now).await? {
             let trimmed = self.store.connection().await?.suppression_trim(project, MAX_SUPPRESSIONS).await?;
             if trimmed > 0 {
@@ -180,8 +173,9 @@ impl Mail {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 tx.delivery_delete(mails).await?;
-                let deleted = tx.message_delete(mails).await?;
-                Ok(tx.mailbox_subtract(project, deleted).await?)
+                let DeletedMessages { bytes, relay_ids } = tx.message_delete(mails).await?;
+                tx.notification_purge(&relay_ids).await?;
+                Ok(tx.mailbox_subtract(project, bytes).await?)
             })
             .await
     }

@@ -2,6 +2,7 @@
 
 use kernel::{MailId, Paging};
 use mail::{DeliveryEvent, DeliveryEventKind, EventRecipient, OutgoingMail, Refusal, Relayed, Target};
+use serde_json::json;
 use testkit::four_at_a_time;
 
 use crate::kit::{Kit, outgoing};
@@ -84,24 +85,55 @@ async fn notification_that_arrives_1000_times_is_applied_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notifications_are_deleted_after_30_days() {
+async fn notification_is_not_applied_again_while_its_mail_exists() {
+    const DAY: i64 = 24 * 3600;
     let kit = Kit::start().await;
-    kit.apply("old", "abc", DELIVERED, "ada@example.org").await;
-    // More than one batch.
-    let many = format!(
-        "INSERT INTO mail.notifications SELECT n::text, 'def', NULL, '{}' FROM generate_series(1, 1500) n",
-        kit.now()
-    );
-    kit.db_execute(&many).await;
-    kit.advance(24 * 3600);
-    kit.apply("new", "abc", DELIVERED, "ada@example.org").await;
-    kit.advance(29 * 24 * 3600);
-    kit.mail.purge_old().await.unwrap();
-    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 1502);
-    kit.advance(1);
-    kit.mail.purge_old().await.unwrap();
-    let rest = "SELECT count(*) FROM mail.notifications WHERE id = 'new'";
-    assert_eq!((kit.db_number("SELECT count(*) FROM mail.notifications").await, kit.db_number(rest).await), (1, 1));
+    let shop = kit.project("shop").await;
+    kit.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await;
+    kit.send_as("abc", shop, &["ada@example.org"]).await;
+    // Returns the number of suppressions.
+    let complain = async || {
+        kit.apply("n1", "abc", COMPLAINED, "ada@example.org").await;
+        kit.suppressed(shop).await.len()
+    };
+    assert_eq!(complain().await, 1);
+    kit.mail.suppression_clear(&kit.actor, shop, "ada@example.org").await.unwrap();
+    // The numbers of mails and of recorded notifications.
+    let purge = async |days: i64| {
+        kit.advance(days * DAY);
+        kit.mail.purge_old().await.unwrap();
+        kit.mail.apply_pending_events().await.unwrap();
+        let count = async |table: &str| kit.db_number(&format!("SELECT count(*) FROM mail.{table}")).await;
+        (count("messages").await, count("notifications").await)
+    };
+    assert_eq!((purge(364).await, complain().await), ((1, 1), 0));
+    // The relay uses the id again, so the notification is kept for the other mail.
+    kit.send_as("abc", shop, &["bob@example.org"]).await;
+    assert_eq!((purge(2).await, complain().await), ((1, 1), 0));
+    assert_eq!(purge(364).await, (0, 0));
+    // Without a mail, a repetition has no effect, and is deleted after more than a day.
+    assert_eq!(complain().await, 0);
+    assert_eq!(purge(0).await, (0, 1));
+    assert_eq!(purge(2).await, (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notification_is_deleted_with_a_mail_that_is_purged_while_its_event_expires() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.send_as("abc", shop, &["ada@example.org"]).await;
+    // The event waits for a mail to Bob with the same id.
+    kit.apply("n1", "abc", BOUNCED, "bob@example.org").await;
+    kit.db_execute(
+        "CREATE FUNCTION purge() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN DELETE FROM mail.messages; RETURN NEW; END $$;
+         CREATE TRIGGER purge BEFORE UPDATE ON mail.notifications FOR EACH ROW EXECUTE FUNCTION purge()",
+    )
+    .await;
+    kit.advance(24 * 3600 + 1);
+    kit.mail.apply_pending_events().await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 0);
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,8 +159,10 @@ async fn event_that_precedes_the_relays_response_is_applied_later() {
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 1);
     kit.advance(24 * 3600 + 1);
     kit.mail.apply_pending_events().await.unwrap();
-    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications WHERE pending IS NOT NULL").await, 0);
-    assert_eq!(kit.db_number("SELECT count(*) FROM mail.notifications").await, 3);
+    assert_eq!(
+        kit.db_rows("SELECT id FROM mail.notifications ORDER BY id").await,
+        [json!({ "id": "n1" }), json!({ "id": "n3" })]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
