@@ -170,6 +170,9 @@ pub trait Zones: Send + Sync {
     /// Returns whether the public DNS delegates the zone only to nameservers of this platform.
     async fn is_delegated(&self, zone: &str) -> bool;
 
+    /// Locks the zones of these organizations that contain these names, in a fixed order.
+    async fn lock(&self, tx: &mut Connection, names: &[(OrgId, String)]) -> store::Result<()>;
+
     /// Publishes a TXT record in the organization's zone, in the caller's transaction. Replaces an earlier record of
     /// this context at the same name.
     async fn publish(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<PublishedRecord>;

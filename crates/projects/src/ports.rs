@@ -71,9 +71,10 @@ pub struct LiveAccess {
 /// The desired state of projects on their nodes.
 #[async_trait::async_trait]
 pub trait Placements: Send + Sync {
-    /// Locks the placements of these projects and their nodes, each in the order of their ids. A transaction that writes
-    /// the desired state of several projects calls it before, and after it has locked the zones that it needs.
-    async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()>;
+    /// Locks the certificate of a hostname that moves between these projects, with the zones of its challenge, and then
+    /// their placements and their nodes, each in the order of their ids. A transaction that writes the desired state of
+    /// several projects calls it before, and after it has locked the other zones that it needs.
+    async fn lock(&self, tx: &mut Connection, hostname: &str, projects: &[ProjectId]) -> store::Result<()>;
 
     /// Writes the desired state that this context owns, in the caller's transaction. Locks the node, so the transaction
     /// has already locked the zones of its hostnames.

@@ -106,6 +106,10 @@ impl Zones for ZonesPort {
         !found.is_empty() && found.iter().all(|target| hosting.nameservers().contains(target))
     }
 
+    async fn lock(&self, tx: &mut Connection, names: &[(OrgId, String)]) -> store::Result<()> {
+        self.dns.lock_all_enclosing_zones(tx, names).await.map_err(|error| error.into_store_error())
+    }
+
     async fn publish(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<PublishedRecord> {
         let published = self.dns.challenge_publish(tx, org, name, text).await;
         Ok(match published.map_err(|error| error.into_store_error())? {

@@ -140,8 +140,12 @@ struct ConvergencePort {
 
 #[async_trait]
 impl projects::Placements for ConvergencePort {
-    async fn lock(&self, tx: &mut Connection, projects: &[ProjectId]) -> store::Result<()> {
-        self.site.lock(tx, projects).await.map_err(IntoStoreError::into_store_error)
+    async fn lock(&self, tx: &mut Connection, hostname: &str, projects: &[ProjectId]) -> store::Result<()> {
+        let names = self.certificates.lock_names(tx, &[hostname.to_owned()]).await?;
+        // The certificate can belong to another project, which has removed the hostname.
+        let holders = names.iter().filter_map(|name| name.project);
+        let projects: Vec<ProjectId> = projects.iter().copied().chain(holders).collect();
+        self.site.lock(tx, &projects).await.map_err(IntoStoreError::into_store_error)
     }
 
     async fn set_desired(&self, tx: &mut Connection, project: ProjectId, live: LiveState) -> store::Result<()> {

@@ -91,9 +91,6 @@ pub trait NameRepository {
     /// Returns the wanted names of a project.
     async fn name_list_wanted(&mut self, project: ProjectId) -> Result<Vec<String>>;
 
-    /// Returns the projects of those of these names that other projects had last.
-    async fn name_list_other_projects(&mut self, project: ProjectId, names: &[String]) -> Result<Vec<ProjectId>>;
-
     /// Inserts a name, or makes an existing one wanted and gives it to the project. It is due at `at`. If it has
     /// failures and stays in its organization, it is due after the backoff.
     async fn name_upsert(&mut self, name: &str, org: OrgId, project: Option<ProjectId>, at: Time) -> Result<()>;
@@ -107,15 +104,12 @@ pub trait NameRepository {
     /// Finds a name.
     async fn name_find(&mut self, name: &str) -> Result<Option<NameRecord>>;
 
-    /// Locks a name, and returns it.
-    async fn name_find_for_update(&mut self, name: &str) -> Result<Option<NameRecord>>;
+    /// Locks those of these names that exist, in their order, and returns them.
+    async fn name_lock_all(&mut self, names: &[String]) -> Result<Vec<NameRecord>>;
 
     /// Claims due names, in the order of their due times, but first issues last. They are due again at the end of the
     /// lease.
     async fn names_claim_due(&mut self, claim: Claim<'_>) -> Result<Vec<NameRecord>>;
-
-    /// Locks a name. Returns `None` if a later run has claimed it, or it was deleted.
-    async fn name_lock(&mut self, name: &str, run: i64) -> Result<Option<NameRecord>>;
 
     /// Stores the result of a run.
     async fn name_update(&mut self, name: &str, run: i64, update: NameUpdate<'_>) -> Result<()>;
@@ -204,12 +198,6 @@ impl NameRepository for Connection {
         Ok(wanted.order(names::name).select(names::name).load(self).await?)
     }
 
-    async fn name_list_other_projects(&mut self, project: ProjectId, names: &[String]) -> Result<Vec<ProjectId>> {
-        let other = names::table.filter(names::name.eq_any(names).and(names::project_id.ne(project)));
-        let found: Vec<Option<ProjectId>> = other.select(names::project_id).distinct().load(self).await?;
-        Ok(found.into_iter().flatten().collect())
-    }
-
     async fn name_upsert(&mut self, name: &str, org: OrgId, project: Option<ProjectId>, at: Time) -> Result<()> {
         let upsert = diesel::sql_query(UPSERT).bind::<Text, _>(name).bind::<Uuid, _>(org);
         let upsert = upsert.bind::<diesel::sql_types::Nullable<Uuid>, _>(project).bind::<Timestamptz, _>(at);
@@ -233,9 +221,9 @@ impl NameRepository for Connection {
         Ok(names::table.find(name).select(NameRecord::as_select()).first(self).await.optional()?)
     }
 
-    async fn name_find_for_update(&mut self, name: &str) -> Result<Option<NameRecord>> {
-        let query = names::table.find(name).select(NameRecord::as_select()).for_update();
-        Ok(query.first(self).await.optional()?)
+    async fn name_lock_all(&mut self, names: &[String]) -> Result<Vec<NameRecord>> {
+        let query = names::table.filter(names::name.eq_any(names)).select(NameRecord::as_select());
+        Ok(query.order(names::name).for_update().load(self).await?)
     }
 
     async fn names_claim_due(&mut self, claim: Claim<'_>) -> Result<Vec<NameRecord>> {
@@ -254,11 +242,6 @@ impl NameRepository for Connection {
             .bind::<Array<Text>, _>(platform_names)
             .bind::<Timestamptz, _>(overdue);
         Ok(Prepared(claim).load(self).await?)
-    }
-
-    async fn name_lock(&mut self, name: &str, run: i64) -> Result<Option<NameRecord>> {
-        let current = names::table.find(name).filter(names::run.eq(run)).select(NameRecord::as_select());
-        Ok(current.for_update().first(self).await.optional()?)
     }
 
     async fn name_update(&mut self, name: &str, run: i64, update: NameUpdate<'_>) -> Result<()> {

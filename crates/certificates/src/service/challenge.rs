@@ -100,6 +100,6 @@ impl Certificates {
 }
 
 /// Returns the name of the TXT record of DNS-01 (RFC 8555 section 8.4).
-fn record_name(name: &str) -> String {
+pub(super) fn record_name(name: &str) -> String {
     format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name))
 }

@@ -147,7 +147,7 @@ impl Certificates {
         let now = self.store.clock_rng().now();
         self.store
             .transaction(&Actor::service(JOB), async |tx: &mut Connection| {
-                let current = self.lock(tx, name).await?;
+                let current = self.lock(tx, name, challenge == Challenge::Dns01).await?;
                 if !current.wanted {
                     return Err(RunError::Stale);
                 }
@@ -321,7 +321,7 @@ impl Certificates {
         let sealed = self.store.seal(KEY.associated_data(&row), key.reveal().as_bytes())?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                if !self.lock(tx, name).await?.wanted {
+                if !self.lock(tx, name, false).await?.wanted {
                     return Err(RunError::Stale);
                 }
                 tx.order_set_key(order.id, &sealed).await?;
@@ -360,7 +360,7 @@ impl Certificates {
         let due_at = self.due_time_after_issue(renew_at, certificate.renewal_id.as_ref());
         self.store
             .transaction(&Actor::service(JOB), async |tx: &mut Connection| {
-                let current = self.lock(tx, name).await?;
+                let current = self.lock(tx, name, false).await?;
                 if let Some(order) = tx.order_delete(&name.name).await? {
                     self.withdraw_challenge(tx, &order).await?;
                 }

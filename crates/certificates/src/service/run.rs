@@ -1,5 +1,6 @@
 //! The runs of the background job. A run is one attempt to bring a name closer to its desired state, under a lease.
 
+use std::slice;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -10,6 +11,7 @@ use serde_json::json;
 use store::{Connection, Error, Outcome};
 use tokio::time::Instant;
 
+use super::challenge::record_name;
 use super::limits::retry_seconds;
 use super::sync::EXPIRING_SECONDS;
 use super::{Certificates, metrics};
@@ -17,7 +19,7 @@ use crate::model::NameState;
 use crate::ports::{AuthorityError, Notice};
 use crate::repository::{
     AccountRepository as _, CertificateRepository as _, Claim, NameRecord, NameRepository as _, NameUpdate,
-    OrderRepository as _,
+    OrderRecord, OrderRepository as _,
 };
 
 /// The background job, as in the audit log.
@@ -230,7 +232,7 @@ impl Certificates {
         let keep_until = self.store.clock_rng().now().plus_seconds(KEEP_FAILURES_SECONDS);
         self.store
             .transaction(&Actor::service(JOB), async |tx: &mut Connection| {
-                let current = self.lock(tx, name).await?;
+                let current = self.lock(tx, name, false).await?;
                 if current.wanted {
                     return Err(RunError::Stale);
                 }
@@ -249,7 +251,7 @@ impl Certificates {
     async fn purge(&self, name: &NameRecord) -> Result<(), RunError> {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                let current = self.lock(tx, name).await?;
+                let current = self.lock(tx, name, false).await?;
                 if !current.is_kept() {
                     return Err(RunError::Stale);
                 }
@@ -305,7 +307,7 @@ impl Certificates {
         }
         self.store
             .transaction(&Actor::service(JOB), async |tx: &mut Connection| {
-                let current = self.lock(tx, name).await?;
+                let current = self.lock(tx, name, false).await?;
                 if is_order_failed && let Some(order) = tx.order_delete(&name.name).await? {
                     self.withdraw_challenge(tx, &order).await?;
                 }
@@ -372,16 +374,27 @@ impl Certificates {
         self.ports.organizations.raise(tx, name.org, notice).await
     }
 
-    /// Locks the project of a name and then the name, in the same order as changes of hostnames.
+    /// Locks the project of a name, the zones of its TXT record and then the name, in the same order as changes of
+    /// hostnames. The record exists if the order of the name has one, or if the caller `publishes` it.
     ///
     /// # Errors
     /// Returns [`RunError::Stale`] if a later run has claimed the name, it was deleted, or it belongs to another project.
-    pub(super) async fn lock(&self, tx: &mut Connection, name: &NameRecord) -> Result<NameRecord, RunError> {
+    pub(super) async fn lock(
+        &self,
+        tx: &mut Connection,
+        name: &NameRecord,
+        publishes: bool,
+    ) -> Result<NameRecord, RunError> {
         if let Some(project) = name.project {
             self.ports.projects.lock(tx, name.org, project).await?;
         }
-        let current = tx.name_lock(&name.name, name.run).await?;
-        current.filter(|current| current.project == name.project).ok_or(RunError::Stale)
+        let has_record = |order: &OrderRecord| order.published.as_ref().is_some_and(|it| it.zone.is_some());
+        let published = tx.order_find(&name.name).await?.filter(has_record);
+        let orgs = published.map(|order| order.org).into_iter().chain(publishes.then_some(name.org));
+        let records: Vec<(OrgId, String)> = orgs.map(|org| (org, record_name(&name.name))).collect();
+        self.ports.zones.lock(tx, &records).await?;
+        let current = tx.name_lock_all(slice::from_ref(&name.name)).await?.pop();
+        current.filter(|current| current.run == name.run && current.project == name.project).ok_or(RunError::Stale)
     }
 }
 

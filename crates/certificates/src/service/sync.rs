@@ -7,8 +7,9 @@ use kernel::{OrgId, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
+use super::challenge::record_name;
 use super::{Certificates, metrics};
-use crate::repository::{CertificateRepository as _, NameRepository as _, ServedHostname};
+use crate::repository::{CertificateRepository as _, NameRecord, NameRepository as _, ServedHostname};
 
 /// The number of projects in one query of the comparison.
 const BATCH_SIZE: i64 = 100;
@@ -55,22 +56,39 @@ impl Certificates {
             return Ok(false);
         }
         let names: Vec<String> = added.iter().map(|hostname| hostname.name.clone()).collect();
-        let former = tx.name_list_other_projects(project, &names).await?;
+        let former = self.lock_names(tx, &names).await?;
         tx.name_end(project, &ended, now).await?;
         for hostname in added {
-            let found = tx.name_find_for_update(&hostname.name).await?;
             // The former organization cannot use its private key for the hostname of another one.
-            if found.is_some_and(|found| found.org != hostname.org) {
+            if former.iter().any(|former| former.name == hostname.name && former.org != hostname.org) {
                 self.delete_order_and_certificate(tx, &hostname.name).await?;
             }
             tx.name_upsert(&hostname.name, hostname.org, Some(project), now).await?;
         }
-        let changed: Vec<ProjectId> = former.into_iter().chain([project]).collect();
+        let mut changed: Vec<ProjectId> = former.iter().filter_map(|former| former.project).chain([project]).collect();
+        changed.sort_unstable();
+        changed.dedup();
         self.ports.desired.lock(tx, &changed).await?;
         for project in changed {
             self.publish(tx, project).await?;
         }
         Ok(true)
+    }
+
+    /// Locks these names, after the zones of their challenges. Returns those that exist. A transaction that writes the
+    /// desired state of several projects calls it before it locks their placements.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn lock_names(&self, tx: &mut Connection, names: &[String]) -> store::Result<Vec<NameRecord>> {
+        let mut challenges = Vec::new();
+        for name in names {
+            if let Some(found) = tx.name_find(name).await? {
+                challenges.push((found.org, record_name(name)));
+            }
+        }
+        self.ports.zones.lock(tx, &challenges).await?;
+        tx.name_lock_all(names).await
     }
 
     /// Writes the current certificates of a project to the desired state.

@@ -172,6 +172,10 @@ impl Zones for TestPorts {
         false
     }
 
+    async fn lock(&self, _: &mut Connection, _: &[(OrgId, String)]) -> store::Result<()> {
+        Ok(())
+    }
+
     async fn publish(&self, _: &mut Connection, _: OrgId, _: &str, _: &str) -> store::Result<PublishedRecord> {
         Ok(PublishedRecord::Refused("there is no zone".to_owned()))
     }

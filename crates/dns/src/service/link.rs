@@ -54,6 +54,8 @@ impl Dns {
     /// Returns [`crate::DnsError::Store`].
     pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<LinkResult> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(LinkResult::NoZone) };
+        // The caller can lock all of them for the certificate of the hostname, in this order.
+        self.lock_all_enclosing_zones(tx, &[(org, host.to_owned())]).await?;
         let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host).await? else { return Ok(LinkResult::NoZone) };
         let records = hosting.link_records(&owner, &zone.name);
         let zone_name = zone.name.as_str().to_owned();
@@ -118,7 +120,8 @@ impl Dns {
     /// Returns [`crate::DnsError::Store`].
     pub async fn unlink(&self, tx: &mut Connection, org: OrgId, hosts: &[&str]) -> Result<()> {
         if hosts.len() > 1 {
-            self.lock_all_enclosing_zones(tx, org, hosts).await?;
+            let names: Vec<_> = hosts.iter().map(|host| (org, (*host).to_owned())).collect();
+            self.lock_all_enclosing_zones(tx, &names).await?;
         }
         for host in hosts {
             self.delete_managed(tx, org, host, ManagedBy::Project).await?;
@@ -126,21 +129,24 @@ impl Dns {
         Ok(())
     }
 
-    /// Locks all zones that contain one of these names, in a fixed order: shorter names first, like
-    /// [`Self::delete_managed`], and then alphabetically. So transactions with several names cannot deadlock.
-    async fn lock_all_enclosing_zones(&self, tx: &mut Connection, org: OrgId, hosts: &[&str]) -> Result<()> {
+    /// Locks all zones of these organizations that contain one of these names, in a fixed order: shorter names first,
+    /// like [`Self::unlink`], and then alphabetically. So transactions with several zones cannot deadlock.
+    ///
+    /// # Errors
+    /// Returns [`crate::DnsError::Store`].
+    pub async fn lock_all_enclosing_zones(&self, tx: &mut Connection, hosts: &[(OrgId, String)]) -> Result<()> {
         if self.hosting.is_none() {
             return Ok(());
         }
-        let mut zones: Vec<ZoneName> = Vec::new();
-        for host in hosts {
-            zones.extend(tx.zones_enclosing(org, host).await?);
+        let mut zones: Vec<(ZoneName, OrgId)> = Vec::new();
+        for (org, host) in hosts {
+            zones.extend(tx.zones_enclosing(*org, host).await?.into_iter().map(|zone| (zone, *org)));
         }
         zones.sort_unstable();
         zones.dedup();
-        zones.sort_by_key(|zone| zone.as_str().len());
-        for zone in &zones {
-            tx.zone_lock(org, zone).await?;
+        zones.sort_by_key(|(zone, _)| zone.as_str().len());
+        for (zone, org) in &zones {
+            tx.zone_lock(*org, zone).await?;
         }
         Ok(())
     }

@@ -223,7 +223,7 @@ impl Projects {
                 }
                 self.link(tx, org.id, project, name).await?;
                 if was_served {
-                    self.placements.lock(tx, &[loser.project, project]).await?;
+                    self.placements.lock(tx, name, &[loser.project, project]).await?;
                     self.update_desired(tx, loser.project).await?;
                 }
                 self.update_desired(tx, project).await?;

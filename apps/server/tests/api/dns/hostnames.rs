@@ -1,5 +1,6 @@
 //! Records of project hostnames in hosted zones.
 
+use providers::acme::AcmeConfig;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -203,6 +204,41 @@ async fn deletion_of_a_project_locks_its_zones_in_a_fixed_order() {
     };
     while_waiting(delete, others).await.expect(204);
     assert_eq!(managed(&ada).await, [""; 0]);
+}
+
+/// A change of a hostname locks its zone and then the name of its certificate. The job that ends the certificate of a
+/// removed hostname deletes the record of an unfinished challenge in the zone. HTTP-01 has no record.
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_a_certificate_locks_the_zone_before_the_name() {
+    let directory = "http://127.0.0.1:9".parse().unwrap();
+    let app = App::with(|config| config.acme = vec![AcmeConfig { directory, contact: None, binding: None, ca: None }]);
+    let app = app.await;
+    let ada = app.sign_in("ada").await;
+    create(&ada, "ada", "example.org").await;
+    for challenge in ["dns-01", "http-01"] {
+        ada.post("/v1/orgs/ada/projects", json!({ "name": challenge })).await.expect(201);
+    }
+    let zone = app.hold("SELECT FROM dns.zones WHERE name = 'example.org' FOR UPDATE").await;
+    app.db_execute(
+        "INSERT INTO certificates.names (name, org_id, project_id, wanted, state, due_at, created_at) \
+             SELECT name || '.example.org', org_id, id, false, 'pending', created_at, created_at \
+             FROM projects.projects; \
+         INSERT INTO certificates.orders \
+             (id, name, org_id, directory, url, challenge, token, response, zone, created_at) \
+             SELECT gen_random_uuid(), n.name, n.org_id, '', '', p.name, '', '', \
+                 CASE p.name WHEN 'dns-01' THEN 'example.org' END, n.created_at \
+             FROM certificates.names n JOIN projects.projects p ON p.id = n.project_id",
+    )
+    .await
+    .unwrap();
+    let wait_for_rest = async |rest: usize| {
+        let names = async || app.db_rows("SELECT name FROM certificates.names").await.len();
+        eventually("a certificate has ended", async || (names().await == rest).then_some(())).await;
+    };
+    wait_for_rest(1).await;
+    app.wait_for_lock("zones").await;
+    zone.commit("SELECT FROM certificates.names FOR UPDATE NOWAIT").await;
+    wait_for_rest(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,8 +108,8 @@ async fn published_txt_record_takes_a_served_hostname_over() {
     assert_eq!(served(&app, "bob").await, json!(["site-bob.localhost"]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn takeover_locks_both_placements_before_their_node() {
+/// Returns a deployment with a node, the DNS server, and Bob, who can take over the served hostname of Ada.
+async fn setup_takeover() -> (App, DnsServer, Caller) {
     let (app, dns) = setup().await;
     ManualNode::new(&app).await;
     let (ada, bob) = (owner_of_site(&app, "ada").await, owner_of_site(&app, "bob").await);
@@ -119,6 +119,20 @@ async fn takeover_locks_both_placements_before_their_node() {
     assert_eq!(verified.expect(200)["state"], "active");
     let value = refused(&bob, "bob").await;
     dns.set(RECORD, RecordType::TXT, &[&value]);
+    (app, dns, bob)
+}
+
+/// Executes the takeover, which waits for locks until `others` release them.
+async fn take_over(app: &App, bob: &Caller, others: impl Future<Output = ()>) {
+    let taken = while_waiting(async || add(bob, "bob").await, others).await;
+    assert_eq!(taken.expect(200)["state"], "active");
+    assert_eq!(served(app, "bob").await, json!(["site-bob.localhost", NAME]));
+    assert_eq!(served(app, "ada").await, json!(["site-ada.localhost"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn takeover_locks_both_placements_before_their_node() {
+    let (app, _dns, bob) = setup_takeover().await;
     let placement = app
         .hold(
             "SELECT FROM convergence.placements WHERE project_id = (SELECT p.id FROM projects.projects p \
@@ -129,10 +143,25 @@ async fn takeover_locks_both_placements_before_their_node() {
         assert!(!app.waiting_transaction_locks_node().await, "the node is locked before the second placement");
         placement.commit("").await;
     };
-    let taken = while_waiting(async || add(&bob, "bob").await, others).await;
-    assert_eq!(taken.expect(200)["state"], "active");
-    assert_eq!(served(&app, "bob").await, json!(["site-bob.localhost", NAME]));
-    assert_eq!(served(&app, "ada").await, json!(["site-ada.localhost"]));
+    take_over(&app, &bob, others).await;
+}
+
+/// The job that issues a certificate locks the name before the placement of its project.
+#[tokio::test(flavor = "multi_thread")]
+async fn takeover_locks_the_certificate_before_the_placements() {
+    let (app, _dns, bob) = setup_takeover().await;
+    let insert = format!(
+        "INSERT INTO certificates.names (name, org_id, project_id, wanted, state, due_at, created_at) \
+         SELECT h.name, p.org_id, p.id, true, 'active', '2100-01-01', p.created_at \
+         FROM projects.hostnames h JOIN projects.projects p ON p.id = h.project_id WHERE h.name = '{NAME}'"
+    );
+    app.db_execute(&insert).await.unwrap();
+    let certificate = app.hold("SELECT FROM certificates.names FOR UPDATE").await;
+    let others = async {
+        app.wait_for_lock("names").await;
+        certificate.commit("SELECT FROM convergence.placements FOR UPDATE NOWAIT").await;
+    };
+    take_over(&app, &bob, others).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

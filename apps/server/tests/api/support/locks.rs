@@ -17,6 +17,16 @@ impl App {
         HeldLocks(connection)
     }
 
+    /// Waits until a statement on this table waits for a lock.
+    pub async fn wait_for_lock(&self, table: &str) {
+        let statement = format!(
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() \
+             AND query LIKE '%\"{table}\"%'"
+        );
+        let waiting = async || self.db_rows(&statement).await.pop();
+        eventually(&format!("a transaction waits for a row of {table}"), waiting).await;
+    }
+
     /// Waits until a transaction waits for a lock. Returns whether this transaction has locked the row of a node. All
     /// projects of a node share the lock of its row.
     pub async fn waiting_transaction_locks_node(&self) -> bool {

@@ -123,6 +123,28 @@ async fn managed_records_move_with_the_nearest_zone() {
     assert_eq!(kit.below_apex(ZONE).await, records);
 }
 
+/// The transaction of a hostname can lock all zones of the name for a certificate.
+#[tokio::test]
+async fn link_locks_the_zones_above_first() {
+    let kit = Kit::start().await;
+    kit.create(kit.org, DEV).await.unwrap();
+    let locked = Notify::new();
+    let hold = async |tx: &mut Connection| {
+        kit.dns.lock_all_enclosing_zones(tx, &[(kit.org, ZONE.to_owned())]).await?;
+        locked.notify_one();
+        kit.wait_for_blocked_session().await;
+        kit.db_execute(&format!("SELECT FROM dns.zones WHERE name = '{DEV}' FOR UPDATE NOWAIT")).await;
+        Ok::<_, DnsError>(())
+    };
+    let link = async {
+        locked.notified().await;
+        kit.link_host(&kit.dns, "www.dev.example.org").await
+    };
+    let (held, linked) = tokio::join!(kit.store.transaction_unaudited(hold), link);
+    held.unwrap();
+    assert_eq!(linked, LinkResult::Linked { changed: true });
+}
+
 #[tokio::test]
 async fn hostname_with_the_name_of_the_new_zone_needs_addresses() {
     let kit = Kit::start().await;

@@ -85,7 +85,7 @@ impl Node {
 
 #[async_trait::async_trait]
 impl Placements for Node {
-    async fn lock(&self, _: &mut Connection, _: &[ProjectId]) -> store::Result<()> {
+    async fn lock(&self, _: &mut Connection, _: &str, _: &[ProjectId]) -> store::Result<()> {
         Ok(())
     }
 
