@@ -39,11 +39,13 @@ pub struct ProgramLimits {
     pub memory_bytes: u64,
     /// The longest time of a dump. A longer dump would keep one of the few permits from other databases.
     pub dump_time: Duration,
-    /// The longest time of a short dump, with its check. Long dumps run one at a time.
+    /// The longest time of a short dump of the schedule, with its check. Long dumps run one at a time.
     pub short_dump_time: Duration,
     /// The longest time of a long dump, or of one of an operation, with its check, for each 5 GiB of the database's size
     /// limit.
     pub long_dump_time: Duration,
+    /// The longest time of an export, with its check. After the same time, the control plane ends the export.
+    pub export_time: Duration,
     /// The shortest time for which the dump of an operation is repeated after the same error of Postgres.
     pub repeated_error_time: Duration,
 }
@@ -55,6 +57,7 @@ impl Default for ProgramLimits {
             dump_time: Duration::from_secs(6 * 60 * 60),
             short_dump_time: Duration::from_secs(5 * 60),
             long_dump_time: Duration::from_secs(60 * 60),
+            export_time: Duration::from_secs(10 * 60),
             repeated_error_time: Duration::from_secs(10 * 60),
         }
     }

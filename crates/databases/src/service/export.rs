@@ -13,7 +13,7 @@ use crate::model::DatabaseExport;
 use crate::ports::PlacementState;
 use crate::repository::{DatabaseRepository as _, ExportRepository as _, ExportState, LimitedOperation};
 
-/// The longest time for an export. After it, the node no longer makes the export.
+/// The longest time for an export. After it, the node stops the export (`ProgramLimits::export_time` in `node`).
 const TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) const TIMEOUT_SECONDS: i64 = TIMEOUT.as_secs().cast_signed();
 

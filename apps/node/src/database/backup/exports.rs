@@ -1,11 +1,11 @@
 //! Exports: dumps that a user requested. They are not generations.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use daemon::error_chain;
 use protocol::{ExportReport, FailedExport};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::Service;
@@ -18,26 +18,33 @@ use crate::observe::Observer;
 /// How often the desired exports are compared with the existing ones.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Starts `export` for each desired export, once.
+/// Starts `export` for each desired export, once, and aborts it when it is no longer desired.
 pub(super) async fn run<F>(registry: Registry, export: impl Fn(Entry, String) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let mut changes = registry.changed();
-    let mut started = HashSet::new();
+    let mut started = HashMap::<String, AbortHandle>::new();
     let mut exports = JoinSet::new();
     loop {
         changes.mark_unchanged();
         let entries = registry.entries();
         let desired: HashSet<&String> = entries.iter().flat_map(|entry| &entry.desired.exports).collect();
-        started.retain(|id| desired.contains(id));
-        for (entry, id) in entries.iter().flat_map(|entry| entry.desired.exports.iter().map(move |id| (entry, id))) {
-            if started.insert(id.clone()) {
-                exports.spawn(export(entry.clone(), id.clone()));
+        started.retain(|id, task| {
+            let is_desired = desired.contains(id);
+            if !is_desired && !task.is_finished() {
+                tracing::info!(export = id, "stopped an export that is no longer desired");
+                task.abort();
             }
+            is_desired
+        });
+        for (entry, id) in entries.iter().flat_map(|entry| entry.desired.exports.iter().map(move |id| (entry, id))) {
+            started.entry(id.clone()).or_insert_with(|| exports.spawn(export(entry.clone(), id.clone())));
         }
         while let Some(ended) = exports.try_join_next() {
-            if let Err(error) = ended {
+            if let Err(error) = ended
+                && !error.is_cancelled()
+            {
                 tracing::error!(%error, "the task of an export failed");
             }
         }
@@ -63,6 +70,10 @@ impl Service {
     }
 
     async fn try_export(&self, entry: &Entry, id: &str) -> Result<()> {
+        // The export was made before a restart of the node, or before the control plane was restored.
+        if self.report_existing(id).await? {
+            return Ok(());
+        }
         let new = NewDump {
             project: &entry.project,
             database: &entry.desired.id,
@@ -71,22 +82,12 @@ impl Service {
             cause: Some(id),
             days: Kind::Export.days(entry.desired.backup_days),
         };
-        loop {
-            // The export was made before a restart of the node, before the control plane was restored, or when the time
-            // of the short dump was just over.
-            if self.report_existing(id).await? {
-                return Ok(());
-            }
-            let is_long = self.long_dumps.contains(new.database);
-            let _long = self.slots.acquire_long(is_long).await;
-            let _permit = self.slots.acquire_export().await;
-            match self.make_in_time(entry, &new, is_long).await {
-                Ok(None) => {}
-                Ok(Some(_)) => return Ok(()),
-                // The statement that completes a stopped short dump can take effect after the check above.
-                Err(error) => return if self.report_existing(id).await? { Ok(()) } else { Err(error) },
-            }
-        }
+        let permit = self.slots.acquire_export().await;
+        let made = self.make_within(self.programs.limits.export_time, &new, &entry.credentials).await;
+        drop(permit);
+        let Err(error) = made else { return Ok(()) };
+        // The export can be recorded as stored just before its time ends.
+        if self.report_existing(id).await? { Ok(()) } else { Err(error) }
     }
 
     /// Reports the export of a request if it exists. Returns whether it does.

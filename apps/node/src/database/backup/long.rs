@@ -1,8 +1,9 @@
-//! Long dumps. Long dumps of the schedule and of exports run one at a time, so they never occupy all permits: the
-//! compressed content of a small database can be so large that its dump takes hours.
+//! Long dumps. Long dumps of the schedule run one at a time, so they never occupy all permits: the compressed content of
+//! a small database can be so large that its dump takes hours.
 //!
 //! Whether a dump is long is not known before it has run, so each of these dumps begins as a short one. If it does not
-//! end in time, it is stopped and repeated as a long one. Dumps of operations have the time of long ones.
+//! end in time, it is stopped and repeated as a long one. Dumps of operations have the time of long ones. Exports are
+//! not repeated: the control plane ends them soon.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Service;
-use super::error::{BackupError, Result};
+use super::error::Result;
 use super::records::{Dump, NewDump};
 use crate::database::registry::Entry;
 use crate::database::server::Credentials;
@@ -40,8 +41,8 @@ impl LongDumps {
 }
 
 impl Service {
-    /// Makes a dump for the schedule or an export. A long one requires the permit of long dumps. Returns `None` if a
-    /// short one is too long: the caller must begin again.
+    /// Makes a dump for the schedule. A long one requires the permit of long dumps. Returns `None` if a short one is too
+    /// long: the caller must begin again.
     pub(super) async fn make_in_time(&self, entry: &Entry, new: &NewDump<'_>, is_long: bool) -> Result<Option<Dump>> {
         let began = Instant::now();
         let max_short = self.programs.limits.short_dump_time;
@@ -67,13 +68,7 @@ impl Service {
         credentials: &Credentials,
         size_limit: u64,
     ) -> Result<Dump> {
-        let (began, max) = (Instant::now(), max_time(size_limit, self.programs.limits.long_dump_time));
-        timeout(max, self.make(new, credentials)).await.unwrap_or_else(|_| {
-            let message = format!("the backup takes longer than {} minutes", max.as_secs() / 60);
-            let failed = Err(BackupError::Limit(message));
-            self.metrics.count_dump(new.kind, began.elapsed(), &failed);
-            failed
-        })
+        self.make_within(max_time(size_limit, self.programs.limits.long_dump_time), new, credentials).await
     }
 }
 

@@ -46,7 +46,7 @@ use futures_util::future::BoxFuture;
 use protocol::{Database, GenerationKind, GenerationRef, GenerationReport};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::archives::{Archives, new_key};
 use self::config::BackupConfig;
@@ -269,6 +269,17 @@ impl Backups {
 }
 
 impl Service {
+    /// Makes a dump that may take this time.
+    async fn make_within(&self, max: Duration, new: &NewDump<'_>, credentials: &Credentials) -> Result<Dump> {
+        let began = Instant::now();
+        timeout(max, self.make(new, credentials)).await.unwrap_or_else(|_| {
+            let message = format!("the dump takes longer than {} minutes", max.as_secs() / 60);
+            let failed = Err(BackupError::Limit(message));
+            self.metrics.count_dump(new.kind, began.elapsed(), &failed);
+            failed
+        })
+    }
+
     /// Dumps a database, reads the object back and records it.
     async fn make(&self, new: &NewDump<'_>, credentials: &Credentials) -> Result<Dump> {
         let began = Instant::now();

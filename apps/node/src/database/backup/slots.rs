@@ -11,7 +11,7 @@ const MAX_DUMPS: usize = 2;
 /// The largest number of dumps of operations that run at the same time. All dumps and restores together may hold six
 /// tenths of the lock table (the watchdog of the databases).
 const MAX_OPERATIONS: usize = 2;
-/// The largest number of long dumps that run at the same time. The other permits remain for short dumps.
+/// The largest number of long dumps that run at the same time. The other permits remain for short dumps and exports.
 const MAX_LONG_DUMPS: usize = 1;
 /// The largest number of restores that run at the same time.
 const MAX_RESTORES: usize = 2;

@@ -25,6 +25,12 @@ async fn create_locked(rig: &Rig, project: &str) -> Source {
     source
 }
 
+/// Changes the desired exports of a database.
+fn set_exports(rig: &Rig, source: &mut Source, exports: &[&str]) {
+    Arc::make_mut(&mut source.entry.desired).exports = exports.iter().copied().map(str::to_owned).collect();
+    rig.registry.set(source.entry.clone());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn dump_that_needs_too_much_memory_ends_its_operation() {
     let limits = ProgramLimits { memory_bytes: 200 << 20, ..ProgramLimits::default() };
@@ -61,7 +67,7 @@ async fn backup_of_an_operation_that_takes_too_long_ends_the_operation() {
     let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
     let source = create_locked(&rig, "prj_1").await;
     let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
-    assert!(error.is_permanent() && error.to_string().starts_with("the backup takes longer than"), "{error}");
+    assert!(error.is_permanent() && error.to_string().starts_with("the dump takes longer than"), "{error}");
     source.session.batch_execute("COMMIT").await.unwrap();
     rig.seal(&source, "opn_2").await;
 }
@@ -148,15 +154,59 @@ async fn operations_leave_the_permits_to_other_dumps() {
     assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
 }
 
-/// Tests an export whose dump is recorded as stored just before its time is over.
 #[tokio::test(flavor = "multi_thread")]
-async fn export_that_was_stored_at_the_end_of_its_time_is_not_repeated() {
-    let limits = ProgramLimits { short_dump_time: Duration::from_secs(10), ..ProgramLimits::default() };
+async fn exports_do_not_wait_for_long_dumps() {
+    // All dumps of the schedule are long ones.
+    let limits = ProgramLimits { short_dump_time: Duration::ZERO, ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start_with(store, Duration::from_secs(1), limits).await else { return };
+    let (long, mut exported) = (create_locked(&rig, "prj_1").await, rig.create("prj_2").await);
+    rig.registry.set(long.entry.clone());
+    rig.wait_for(WAITING, 1).await;
+    set_exports(&rig, &mut exported, &["exp_1"]);
+    rig.wait_for("SELECT count(*) FROM svc.dumps WHERE stored AND cause = 'exp_1'", 1).await;
+    // The long dump has not ended.
+    assert_eq!(rig.count("SELECT count(*) FROM svc.backups WHERE error IS NOT NULL").await, 0);
+}
+
+/// Tests that exports for which no user waits leave their permits to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_that_are_no_longer_desired_end() {
+    let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
+    let mut ended = [create_locked(&rig, "prj_1").await, create_locked(&rig, "prj_2").await];
+    for (source, export) in ended.iter_mut().zip(["exp_1", "exp_2"]) {
+        set_exports(&rig, source, &[export]);
+    }
+    rig.wait_for(WAITING, 2).await;
+    for source in &mut ended {
+        set_exports(&rig, source, &[]);
+    }
+    let mut other = rig.create("prj_3").await;
+    set_exports(&rig, &mut other, &["exp_3"]);
+    until("a report", || !rig.reported("export").is_empty()).await;
+    assert!(rig.reported("export").iter().all(|report| report.contains("exp_3")), "{:?}", rig.reported("export"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn export_that_takes_too_long_fails() {
+    let limits = ProgramLimits { export_time: Duration::from_secs(1), ..ProgramLimits::default() };
     let store = TestStore::start(Kind::Folder).await;
     let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
     let mut source = create_locked(&rig, "prj_1").await;
-    Arc::make_mut(&mut source.entry.desired).exports = vec!["exp_1".to_owned()];
-    rig.registry.set(source.entry.clone());
+    set_exports(&rig, &mut source, &["exp_1"]);
+    until("the report", || !rig.reported("export").is_empty()).await;
+    let report = rig.reported("export").pop_first().unwrap();
+    assert!(report.contains("the dump takes longer than"), "{report}");
+}
+
+/// Tests an export whose dump is recorded as stored just before its time is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn export_that_was_stored_at_the_end_of_its_time_has_not_failed() {
+    let limits = ProgramLimits { export_time: Duration::from_secs(30), ..ProgramLimits::default() };
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
+    let mut source = create_locked(&rig, "prj_1").await;
+    set_exports(&rig, &mut source, &["exp_1"]);
     rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'exp_1'", 1).await;
     // Only the task of the export reports it.
     let complete = "UPDATE svc.dumps SET stored = true, size_bytes = 1, sha256 = '', reported = true";
