@@ -19,9 +19,9 @@ pub struct Config {
     /// How to get the next access token of a device flow, keyed by the base URL of the API.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, StoredGrant>,
-    /// Tokens for git, keyed by the base URL of the API.
+    /// Tokens for git, keyed by the base URL of the API. Each credential that creates tokens has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub git_tokens: BTreeMap<String, GitToken>,
+    pub git_tokens: BTreeMap<String, Vec<GitToken>>,
 }
 
 /// A token that `svc git` created for git.
@@ -31,10 +31,10 @@ pub struct GitToken {
     /// The scheme and the host that the token is for.
     pub url: String,
     pub token: Secret,
-    /// The id of the token. `None` in a file of an earlier version.
-    pub id: Option<String>,
-    /// The SHA-256 digest of the credential that created the token, in base64. `None` in a file of an earlier version.
-    pub creator: Option<String>,
+    /// The id of the token.
+    pub id: String,
+    /// The SHA-256 digest of the credential that created the token, in base64.
+    pub creator: String,
     /// When the token expires, in seconds since 1970.
     pub expires_at: u64,
 }

@@ -85,12 +85,13 @@ async fn credential(svc: &Svc<'_>, operation: &str) -> Result<(), CliError> {
                 svc.out.data(&format!("username={USER}\npassword={}\n", token.reveal()))?;
             }
         }
-        // git sends `erase` if the platform rejected the token.
+        // git sends `erase` if the platform rejected the token, and without a password if the user wants to forget all.
         "erase" => {
+            let password = attributes.get("password");
             let _lock = Config::lock()?;
             let mut config = Config::read()?;
-            if config.git_tokens.get(&svc.api).is_some_and(|known| known.url == asked) {
-                config.git_tokens.remove(&svc.api);
+            if let Some(known) = config.git_tokens.get_mut(&svc.api) {
+                known.retain(|known| known.url != asked || password.is_some_and(|it| known.token.reveal() != *it));
                 config.write()?;
             }
         }
@@ -129,39 +130,35 @@ async fn token(svc: &Svc<'_>) -> Result<GitToken, CliError> {
         restrict: None,
     };
     let created = client.credentials_token_create(&new).send().await?;
-    let (id, creator) = (Some(created.id.clone()), Some(creator));
-    let token = GitToken { url, token: created.token.clone(), id, creator, expires_at };
+    let token = GitToken { url, token: created.token.clone(), id: created.id.clone(), creator, expires_at };
     let mut config = Config::read()?;
-    // The token of another credential is only replaced when it has expired: that credential must still revoke it.
-    let of_another = |known: &GitToken| known.creator != token.creator && known.expires_at > now();
-    if !config.git_tokens.get(&svc.api).is_some_and(of_another) {
-        config.git_tokens.insert(svc.api.clone(), token.clone());
-        config.write()?;
-    }
+    let known = config.git_tokens.entry(svc.api.clone()).or_default();
+    // The tokens of other credentials remain valid, and must still be revoked.
+    known.retain(|known| known.creator != token.creator && known.expires_at > now());
+    known.push(token.clone());
+    config.write()?;
     Ok(token)
 }
 
 /// Returns the stored token if this credential created it and it does not expire soon.
 fn stored_token(svc: &Svc<'_>, creator: &str) -> Result<Option<GitToken>, CliError> {
-    let stored = Config::read()?.git_tokens.remove(&svc.api);
-    let is_usable =
-        |token: &GitToken| token.creator.as_deref() == Some(creator) && token.expires_at > now() + MARGIN_SECONDS;
-    Ok(stored.filter(is_usable))
+    let stored = Config::read()?.git_tokens.remove(&svc.api).unwrap_or_default();
+    let is_usable = |token: &GitToken| token.creator == creator && token.expires_at > now() + MARGIN_SECONDS;
+    Ok(stored.into_iter().find(is_usable))
 }
 
 fn credential_digest(credential: &Secret) -> String {
     STANDARD.encode(digest(&SHA256, credential.reveal().as_bytes()))
 }
 
-/// Revokes a token that this machine no longer uses. Only a login session of its user can revoke it.
-pub async fn revoke(svc: &Svc<'_>, session: Option<&Client>, token: &GitToken) {
+/// Revokes tokens that this machine no longer uses. Only a login session of their user can revoke them.
+pub async fn revoke(svc: &Svc<'_>, session: Option<&Client>, tokens: &[GitToken]) {
     const REMAINS_VALID: &str = "the token of git was not revoked, and remains valid until it expires";
-    if token.expires_at <= now() {
-        return;
-    }
-    let Some((session, id)) = session.zip(token.id.as_ref()) else { return svc.out.warn(REMAINS_VALID) };
-    if let Err(error) = session.credentials_token_revoke(id).send().await {
-        svc.out.warn(format!("{REMAINS_VALID}: {error}"));
+    for token in tokens.iter().filter(|token| token.expires_at > now()) {
+        let Some(session) = session else { return svc.out.warn(REMAINS_VALID) };
+        if let Err(error) = session.credentials_token_revoke(&token.id).send().await {
+            svc.out.warn(format!("{REMAINS_VALID}: {error}"));
+        }
     }
 }
 

@@ -84,8 +84,8 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     let lock = Config::lock()?;
     let mut config = Config::read()?;
     let former = config.credentials.insert(svc.api.clone(), credential);
-    // The token of git may belong to another user.
-    let git_token = config.git_tokens.remove(&svc.api);
+    // The tokens of git may belong to another user.
+    let git_tokens = config.git_tokens.remove(&svc.api).unwrap_or_default();
     let replaced = match grant {
         Some(grant) => config.grants.insert(svc.api.clone(), grant),
         None => config.grants.remove(&svc.api),
@@ -95,10 +95,8 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     }
     config.write()?;
     drop(lock);
-    if let Some(token) = git_token {
-        let former = former.map(|credential| svc.anonymous.clone().with_credential(credential));
-        git::revoke(svc, former.as_ref(), &token).await;
-    }
+    let former = former.map(|credential| svc.anonymous.clone().with_credential(credential));
+    git::revoke(svc, former.as_ref(), &git_tokens).await;
     if let Some(replaced) = replaced {
         device::revoke(svc, &replaced).await;
     }
@@ -156,12 +154,12 @@ pub async fn logout(svc: &Svc<'_>) -> Result<(), CliError> {
     let lock = Config::lock()?;
     let mut config = Config::read()?;
     let grant = config.grants.remove(&svc.api);
-    let git_token = config.git_tokens.remove(&svc.api);
+    let git_tokens = config.git_tokens.remove(&svc.api).unwrap_or_default();
     let Some(credential) = config.credentials.remove(&svc.api) else {
-        if let Some(token) = git_token {
+        if !git_tokens.is_empty() {
             config.write()?;
             drop(lock);
-            git::revoke(svc, None, &token).await;
+            git::revoke(svc, None, &git_tokens).await;
         }
         svc.out.info(format!("you are not signed in at {}", svc.api));
         return svc.out.json_only(&Value::Null);
@@ -174,9 +172,7 @@ pub async fn logout(svc: &Svc<'_>) -> Result<(), CliError> {
     }
     let is_session = credential.reveal().starts_with(SESSION_PREFIX);
     let client = svc.anonymous.clone().with_credential(credential);
-    if let Some(token) = git_token {
-        git::revoke(svc, Some(&client), &token).await;
-    }
+    git::revoke(svc, Some(&client), &git_tokens).await;
     if is_session {
         match client.auth_logout().send().await {
             // The session has already ended.

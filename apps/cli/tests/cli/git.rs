@@ -83,12 +83,15 @@ async fn git_receives_a_token_for_the_git_node_only() {
     assert_eq!(fill("git.example").unwrap(), filled);
     let asked = "protocol=https\nhost=evil.example\n\n";
     assert_eq!(ada.svc_with_stdin(asked, &["git", "credential", "get"]).succeeds().out, "");
-    // After git rejects the password, svc creates a new token.
-    ada.git_with_stdin(&filled, &["credential", "reject"]);
-    assert_ne!(fill("git.example").unwrap(), filled);
+    // After git rejects this password or all passwords of the host, svc creates a new token.
+    for rejected in [filled.as_str(), REQUEST] {
+        let stored = fill("git.example").unwrap();
+        ada.git_with_stdin(rejected, &["credential", "reject"]);
+        assert_ne!(fill("git.example").unwrap(), stored);
+    }
     let tokens = ada.json(&["tokens", "list"]);
     let tokens = tokens["items"].as_array().unwrap();
-    assert_eq!(tokens.len(), 2);
+    assert_eq!(tokens.len(), 3);
     assert!(
         tokens.iter().all(|token| token["scopes"] == json!(["deploy", "git:write"]) && !token["expiresAt"].is_null())
     );
@@ -115,7 +118,7 @@ async fn token_of_git_ends_with_the_sign_in() {
 
     // An expired token needs no revocation.
     answer().succeeds();
-    edit_credentials(&machine, |content| content["git_tokens"][&platform.api]["expiresAt"] = json!(1));
+    edit_credentials(&machine, |content| content["git_tokens"][&platform.api][0]["expiresAt"] = json!(1));
     let logout = machine.svc(&["logout"]).succeeds();
     assert!(!logout.err.contains("warning"), "{logout:?}");
 
@@ -131,7 +134,7 @@ async fn token_of_git_ends_with_the_sign_in() {
     assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_pat_"));
 }
 
-/// The stored token belongs to the stored sign-in.
+/// Each session has its own token, which its later commands use again.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_token_of_git_is_not_used_with_another_credential() {
     let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
@@ -141,11 +144,20 @@ async fn stored_token_of_git_is_not_used_with_another_credential() {
     let token = machine.svc(&["tokens", "create", "ci", "--scope", "account:read"]).succeeds().out;
     machine.environment.insert("SVC_CLI_TOKEN", token.trim_end().to_owned());
     answer(&machine).fails(3).stderr_contains("code session_required");
+    let stored: Value = serde_json::from_slice(&fs::read(platform.ada().credentials()).unwrap()).unwrap();
+    let other = stored["credentials"][&platform.api].as_str().unwrap();
+    machine.environment.insert("SVC_CLI_TOKEN", other.to_owned());
+    let of_other = answer(&machine).succeeds().out;
+    assert_ne!(of_other, of_session);
+    assert_eq!(answer(&machine).succeeds().out, of_other);
     machine.environment.remove("SVC_CLI_TOKEN");
     assert_eq!(answer(&machine).succeeds().out, of_session);
-    // A file of an earlier version does not state the creator.
-    edit_credentials(&machine, |content| content["git_tokens"][&platform.api]["creator"] = Value::Null);
-    assert_ne!(answer(&machine).succeeds().out, of_session);
+
+    let logout = machine.svc(&["logout"]).succeeds();
+    assert!(!logout.err.contains("warning"), "{logout:?}");
+    let tokens = platform.ada().json(&["tokens", "list"]);
+    let of_git = tokens["items"].as_array().unwrap().iter().filter(|token| token["name"] == "svc git");
+    assert_eq!(of_git.map(|token| token["revokedAt"].is_string()).collect::<Vec<_>>(), [true, true], "{tokens}");
 }
 
 /// `svc logout` runs while `svc` creates the token.
