@@ -7,9 +7,17 @@ use kernel::ProjectId;
 use protocol::CertificateReference;
 use store::Connection;
 
+use crate::registry::MAX_BATCH;
+
 /// Loads the values of the part `P`. The desired state stores only the fact that the part is desired.
 #[async_trait]
 pub trait PartSource<P>: Send + Sync {
+    /// Returns the maximum number of projects of a query, at least 1. It must be low for a part with large values, because
+    /// the size of a response is only checked after a query.
+    fn max_batch(&self) -> usize {
+        MAX_BATCH
+    }
+
     /// Returns the current values of the part for these projects, in one query. Omits a project for which the part is
     /// no longer desired, because it was removed after the revision that the node is about to receive. If a value
     /// cannot be read, the result contains the error for that project, and the node keeps the last state.

@@ -16,15 +16,11 @@ use crate::error::ConvergenceError;
 use crate::ports::{PartSource, ReportReceiver};
 use crate::read_part::{self, ReadPart};
 
-/// The maximum number of projects whose values of a part are loaded in one query. The values of the last query exceed
-/// [`MAX_BYTES`], so the limit is low: the secrets of a project have up to 2 MiB, and in JSON up to six times as much.
-const MAX_BATCH: usize = 4;
-
-/// The maximum number of parts of one name in a batch if they need no query. The size is checked after each batch.
-const MAX_STORED_BATCH: usize = 100;
+/// The maximum number of parts of one name in a batch. The size is checked after each batch.
+pub(crate) const MAX_BATCH: usize = 50;
 
 /// The size of the parts of a response, in bytes of JSON, from which the others are left out. A response exceeds it by at
-/// most the last batch.
+/// most the last batch, which contains the values of at most one query of each large part ([`PartSource::max_batch`]).
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Two contexts registered the same part or the same kind of report.
@@ -99,10 +95,10 @@ impl Registry {
         let (mut complete, mut bytes) = (CompleteParts::default(), 0);
         let mut changes = changes.into_iter();
         while bytes < MAX_BYTES && !changes.as_slice().is_empty() {
-            let mut batch = self.next_batch(&mut changes);
-            self.complete_batch(store, &mut batch).await?;
+            let mut batch = next_batch(&mut changes);
+            let is_whole = self.complete_batch(store, &mut batch, MAX_BYTES - bytes).await?;
             bytes += batch.iter().map(ReadPart::json_bytes).sum::<usize>();
-            let is_last = changes.as_slice().is_empty();
+            let is_last = is_whole && changes.as_slice().is_empty();
             complete.left_out_after = batch.last().map(|read| read.change.revision).filter(|_| !is_last);
             let (parts, unavailable) = read_part::split(batch);
             complete.parts.extend(parts);
@@ -111,23 +107,10 @@ impl Registry {
         Ok(complete)
     }
 
-    /// Takes the next parts, until one name occurs as often as a batch permits.
-    fn next_batch(&self, changes: &mut impl Iterator<Item = Change>) -> Vec<ReadPart> {
-        let (mut batch, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
-        for change in changes {
-            let is_sourced = matches!(self.parts.get(change.part.as_str()), Some(Part::Sourced(_)));
-            let count = counts.entry(change.part.clone()).or_default();
-            *count += 1;
-            let is_full = *count >= if is_sourced { MAX_BATCH } else { MAX_STORED_BATCH };
-            batch.push(ReadPart::from(change));
-            if is_full {
-                break;
-            }
-        }
-        batch
-    }
-
-    async fn complete_batch(&self, store: &Store, batch: &mut [ReadPart]) -> store::Result<()> {
+    /// Completes the parts of a batch. Stops the queries of a part when its values have `max_bytes`, and removes the parts
+    /// from the first one without a value on. Returns whether it removed none.
+    async fn complete_batch(&self, store: &Store, batch: &mut Vec<ReadPart>, max_bytes: usize) -> store::Result<bool> {
+        let mut end = i64::MAX;
         for (name, part) in &self.parts {
             let desired = batch.iter_mut().filter(|read| read.change.part == *name && read.change.desired.is_some());
             match part {
@@ -135,14 +118,21 @@ impl Registry {
                     desired.for_each(|read| read.result = check(&read.change).map_err(Error::inconsistent));
                 }
                 Part::Sourced(source) => {
-                    let mut desired: Vec<&mut ReadPart> = desired.collect();
-                    if !desired.is_empty() {
-                        source.load(&mut *store.connection().await?, &mut desired).await?;
+                    let (mut desired, mut bytes): (Vec<&mut ReadPart>, usize) = (desired.collect(), 0);
+                    for values in desired.chunks_mut(source.max_batch()) {
+                        if bytes >= max_bytes {
+                            end = values.first().map_or(end, |read| end.min(read.change.revision));
+                            break;
+                        }
+                        source.load(&mut *store.connection().await?, values).await?;
+                        bytes += values.iter().map(|read| read.json_bytes()).sum::<usize>();
                     }
                 }
             }
         }
-        Ok(())
+        let parts = batch.len();
+        batch.retain(|read| read.change.revision < end);
+        Ok(batch.len() == parts)
     }
 
     /// Returns the receiver of each report of a batch.
@@ -159,9 +149,26 @@ impl Registry {
     }
 }
 
+/// Takes the next parts, until one name occurs as often as a batch permits.
+fn next_batch(changes: &mut impl Iterator<Item = Change>) -> Vec<ReadPart> {
+    let (mut batch, mut counts) = (Vec::new(), BTreeMap::<String, usize>::new());
+    for change in changes {
+        let count = counts.entry(change.part.clone()).or_default();
+        *count += 1;
+        let is_full = *count >= MAX_BATCH;
+        batch.push(ReadPart::from(change));
+        if is_full {
+            break;
+        }
+    }
+    batch
+}
+
 /// A [`PartSource`] whose part is known only at run time.
 #[async_trait]
 trait ErasedSource: Send + Sync {
+    fn max_batch(&self) -> usize;
+
     /// Replaces the markers of the part with its values.
     async fn load(&self, connection: &mut Connection, parts: &mut [&mut ReadPart]) -> store::Result<()>;
 }
@@ -170,6 +177,10 @@ struct TypedSource<P>(Arc<dyn PartSource<P>>);
 
 #[async_trait]
 impl<P: DesiredPart> ErasedSource for TypedSource<P> {
+    fn max_batch(&self) -> usize {
+        self.0.max_batch()
+    }
+
     async fn load(&self, connection: &mut Connection, parts: &mut [&mut ReadPart]) -> store::Result<()> {
         let projects = parts.iter().map(|read| read.change.project.parse::<ProjectId>());
         let projects = projects.collect::<Result<Vec<_>, _>>().map_err(Error::inconsistent)?;

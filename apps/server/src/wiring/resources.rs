@@ -55,6 +55,11 @@ struct ValuesPort(PartValues);
 
 #[async_trait]
 impl PartSource<Secrets> for ValuesPort {
+    /// The secrets of a project have up to 2 MiB, and in JSON up to six times as much.
+    fn max_batch(&self) -> usize {
+        4
+    }
+
     async fn load(
         &self,
         connection: &mut Connection,

@@ -31,6 +31,10 @@ const UNREADABLE: &str = "unreadable";
 
 #[async_trait::async_trait]
 impl PartSource<Words> for Owner {
+    fn max_batch(&self) -> usize {
+        4
+    }
+
     async fn load(
         &self,
         _: &mut Connection,
@@ -45,20 +49,47 @@ impl PartSource<Words> for Owner {
     }
 }
 
+/// A part with small values.
+#[derive(Debug, Serialize, Deserialize)]
+struct Number(usize);
+
+impl DesiredPart for Number {
+    const NAME: &'static str = "number";
+}
+
+/// The owner of the part. It records the number of projects of each query.
+#[derive(Default)]
+struct Numbers(Mutex<Vec<usize>>);
+
+#[async_trait::async_trait]
+impl PartSource<Number> for Numbers {
+    async fn load(
+        &self,
+        _: &mut Connection,
+        projects: &[ProjectId],
+    ) -> store::Result<BTreeMap<ProjectId, store::Result<Number>>> {
+        self.0.lock().unwrap().push(projects.len());
+        Ok(projects.iter().map(|project| (*project, Ok(Number(projects.len())))).collect())
+    }
+}
+
 struct Sourced {
     kit: Kit,
     convergence: Convergence,
     owner: Arc<Owner>,
     writer: SourcedPartWriter<Words>,
+    numbers: Arc<Numbers>,
+    number_writer: SourcedPartWriter<Number>,
 }
 
 impl Sourced {
     async fn start() -> Self {
         let kit = Kit::start().await;
-        let owner = Arc::<Owner>::default();
+        let (owner, numbers) = (Arc::<Owner>::default(), Arc::<Numbers>::default());
         let mut builder = embedded_builder(kit.store.clone());
         let writer = builder.register_sourced_part(owner.clone()).unwrap();
-        Self { convergence: builder.build(), kit, owner, writer }
+        let number_writer = builder.register_sourced_part(numbers.clone()).unwrap();
+        Self { convergence: builder.build(), kit, owner, writer, numbers, number_writer }
     }
 
     /// Changes or removes the value, and writes the part.
@@ -74,6 +105,19 @@ impl Sourced {
             Ok(Outcome::Changed((), deploy_event(project)))
         };
         self.kit.store.transaction(&operator(), work).await
+    }
+
+    /// Writes a number and words of new projects.
+    async fn set_both(&self, projects: usize, words: &str) {
+        for _ in 0..projects {
+            let project = self.kit.new_project();
+            let work = async |tx: &mut Connection| {
+                self.number_writer.write(tx, project).await?;
+                Ok::<_, ConvergenceError>(Outcome::Changed((), deploy_event(project)))
+            };
+            self.kit.store.transaction(&operator(), work).await.unwrap();
+            self.set(project, Some(words)).await.unwrap();
+        }
     }
 
     async fn desired(&self, node: NodeId, since: i64) -> Desired {
@@ -140,8 +184,37 @@ async fn values_of_a_large_response_are_loaded_in_batches() {
     assert!(received.iter().map(|part| part.project).eq(projects.iter().copied()));
     assert!(received.iter().all(|part| part.part == Some(Words("value".to_owned()))));
     let queries = sourced.take_queries();
-    assert!(queries.len() > 1 && queries.iter().all(|query| query.len() <= 100), "{queries:?}");
+    assert!(queries.iter().all(|query| query.len() <= 4), "{queries:?}");
     assert_eq!(queries.concat(), projects);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_values_are_loaded_in_larger_batches() {
+    let sourced = Sourced::start().await;
+    let node = sourced.kit.add_node("edge").await.node.id;
+    sourced.set_both(60, "value").await;
+    assert_eq!(sourced.desired(node, 0).await.parts.len(), 120);
+    assert_eq!(*sourced.numbers.0.lock().unwrap(), [50, 10]);
+    assert!(sourced.take_queries().iter().all(|query| query.len() <= 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_that_ends_within_a_batch_contains_all_parts_up_to_its_revision() {
+    let sourced = Sourced::start().await;
+    let node = sourced.kit.add_node("edge").await.node.id;
+    sourced.set_both(20, &"x".repeat(1024 * 1024)).await;
+    let (mut revisions, mut pages, mut page) = (Vec::new(), 0, sourced.desired(node, 0).await);
+    loop {
+        revisions.extend(page.parts.iter().map(|part| part.revision));
+        assert_eq!(revisions.last(), Some(&page.revision));
+        assert!(page.parts.len() <= 24, "{} parts", page.parts.len());
+        pages += 1;
+        if !page.has_more {
+            break;
+        }
+        page = sourced.desired(node, page.revision).await;
+    }
+    assert!(pages > 1 && revisions.iter().copied().eq(2..=41), "{revisions:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
