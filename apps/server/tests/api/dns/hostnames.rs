@@ -9,6 +9,10 @@ use crate::support::{App, Caller, HeldLocks, ManualNode, eventually, site, while
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
+/// A part of the statement with which a request locks a zone. The jobs that lock zones during the tests of requests find
+/// them by id.
+const LOCK_ZONE: &str = r#""zones"."name" = "#;
+
 async fn claim(ada: &Caller, name: &str) -> Value {
     ada.post(HOSTNAMES, json!({ "name": name })).await.expect(200).clone()
 }
@@ -165,7 +169,7 @@ async fn hostname_that_waits_for_its_zone_does_not_block_the_node() {
     let delete = async || ada.delete(&format!("{HOSTNAMES}/www.example.org")).await;
     let lock_zone = async || app.hold("SELECT FROM dns.zones WHERE name = 'example.org' FOR UPDATE").await;
     let deploy_during_wait = async |zone: HeldLocks| {
-        assert!(!app.waiting_transaction_locks_node().await, "the node is locked before the zone");
+        assert!(!app.waiting_transaction_locks_node(LOCK_ZONE).await, "the node is locked before the zone");
         deploy(&bob, "bob").await;
         zone.commit("").await;
     };
@@ -192,10 +196,12 @@ async fn deletion_of_a_project_locks_its_zones_in_a_fixed_order() {
         ada.send(Method::DELETE, "/v1/orgs/ada/projects/site", |request| request.json(&confirm)).await
     };
     let others = async {
-        let blocker = "SELECT b.query FROM pg_stat_activity a JOIN pg_stat_activity b \
-                       ON b.pid = ANY (pg_blocking_pids(a.pid)) \
-                       WHERE a.wait_event_type = 'Lock' AND a.datname = current_database()";
-        let blocked_by = async || app.db_rows(blocker).await.first().map(|row| row["query"].to_string());
+        let blocker = format!(
+            "SELECT b.query FROM pg_stat_activity a JOIN pg_stat_activity b ON b.pid = ANY (pg_blocking_pids(a.pid)) \
+             WHERE a.wait_event_type = 'Lock' AND a.datname = current_database() \
+             AND position('{LOCK_ZONE}' IN a.query) > 0"
+        );
+        let blocked_by = async || app.db_rows(&blocker).await.first().map(|row| row["query"].to_string());
         let statement = eventually("the deletion waits for a zone", blocked_by).await;
         // The shorter name comes first.
         assert!(statement.contains("'example.org'"), "{statement}");
@@ -236,7 +242,7 @@ async fn end_of_a_certificate_locks_the_zone_before_the_name() {
         eventually("a certificate has ended", async || (names().await == rest).then_some(())).await;
     };
     wait_for_rest(1).await;
-    app.wait_for_lock("zones").await;
+    app.wait_for_lock(LOCK_ZONE).await;
     zone.commit("SELECT FROM certificates.names FOR UPDATE NOWAIT").await;
     wait_for_rest(0).await;
 }

@@ -337,12 +337,8 @@ async fn authority_is_checked_when_the_deployment_commits() {
     eventually("a paused transaction", async || (kit.app.database.number(PAUSED).await > 0).then_some(())).await;
     commit_site(&work, "page");
     let push = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("a waiting deployment", async || {
-        let waiting = "SELECT count(*) FROM pg_stat_activity \
-                       WHERE wait_event_type = 'Lock' AND datname = current_database()";
-        (kit.app.database.number(waiting).await > 0).then_some(())
-    })
-    .await;
+    // A part of the statement with which a deployment locks the project's row.
+    kit.app.wait_for_lock(r#"SET "last_version" = "#).await;
     kit.ada.delete(&format!("/v1/orgs/ada/members/{}", member.user_id)).await.expect(204);
     kit.app.database.run(RELEASE).await;
     first.await.unwrap().expect(201);

@@ -130,35 +130,55 @@ async fn take_over(app: &App, bob: &Caller, others: impl Future<Output = ()>) {
     assert_eq!(served(app, "ada").await, json!(["site-ada.localhost"]));
 }
 
+/// Executes the takeover. Asserts that it locks the placement of this organization's project before the node.
+async fn assert_placement_locked_before_node(app: &App, bob: &Caller, org: &str) {
+    let placement = format!(
+        "SELECT FROM convergence.placements WHERE project_id = (SELECT p.id FROM projects.projects p \
+         JOIN orgs.orgs o ON o.id = p.org_id WHERE o.slug = '{org}') FOR UPDATE"
+    );
+    let placement = app.hold(&placement).await;
+    let others = async {
+        // A part of the statement that locks all placements.
+        let lock = r#""placements"."project_id" = ANY("#;
+        assert!(!app.waiting_transaction_locks_node(lock).await, "the node is locked before the placement");
+        placement.commit("").await;
+    };
+    take_over(app, bob, others).await;
+}
+
+/// Inserts the certificate of the hostname for the project of this organization.
+async fn insert_certificate(app: &App, org: &str) {
+    let insert = format!(
+        "INSERT INTO certificates.names (name, org_id, project_id, wanted, state, due_at, created_at) \
+         SELECT '{NAME}', p.org_id, p.id, true, 'active', '2100-01-01', p.created_at \
+         FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE o.slug = '{org}'"
+    );
+    app.db_execute(&insert).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn takeover_locks_both_placements_before_their_node() {
     let (app, _dns, bob) = setup_takeover().await;
-    let placement = app
-        .hold(
-            "SELECT FROM convergence.placements WHERE project_id = (SELECT p.id FROM projects.projects p \
-             JOIN orgs.orgs o ON o.id = p.org_id WHERE o.slug = 'bob') FOR UPDATE",
-        )
-        .await;
-    let others = async {
-        assert!(!app.waiting_transaction_locks_node().await, "the node is locked before the second placement");
-        placement.commit("").await;
-    };
-    take_over(&app, &bob, others).await;
+    assert_placement_locked_before_node(&app, &bob, "bob").await;
+}
+
+/// A project that has removed a hostname can still have its certificate.
+#[tokio::test(flavor = "multi_thread")]
+async fn takeover_locks_the_placement_with_the_certificate_before_the_node() {
+    let (app, _dns, bob) = setup_takeover().await;
+    owner_of_site(&app, "cyd").await;
+    insert_certificate(&app, "cyd").await;
+    assert_placement_locked_before_node(&app, &bob, "cyd").await;
 }
 
 /// The job that issues a certificate locks the name before the placement of its project.
 #[tokio::test(flavor = "multi_thread")]
 async fn takeover_locks_the_certificate_before_the_placements() {
     let (app, _dns, bob) = setup_takeover().await;
-    let insert = format!(
-        "INSERT INTO certificates.names (name, org_id, project_id, wanted, state, due_at, created_at) \
-         SELECT h.name, p.org_id, p.id, true, 'active', '2100-01-01', p.created_at \
-         FROM projects.hostnames h JOIN projects.projects p ON p.id = h.project_id WHERE h.name = '{NAME}'"
-    );
-    app.db_execute(&insert).await.unwrap();
+    insert_certificate(&app, "ada").await;
     let certificate = app.hold("SELECT FROM certificates.names FOR UPDATE").await;
     let others = async {
-        app.wait_for_lock("names").await;
+        app.wait_for_lock(r#""names""#).await;
         certificate.commit("SELECT FROM convergence.placements FOR UPDATE NOWAIT").await;
     };
     take_over(&app, &bob, others).await;

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::AUTH;
 use crate::databases::kit::{Kit, abort_path};
-use crate::support::eventually;
 
 const DATABASE: &str = "/v1/orgs/ada/projects/site/database";
 const DELETE: &str = "/v1/orgs/ada/projects/site/database/delete";
@@ -58,10 +57,9 @@ async fn enabling_waits_for_a_deletion_that_has_begun() {
     let operation = "
         INSERT INTO databases.operations (id, project_id, database_id, kind, phase, created_at, updated_at)
         SELECT gen_random_uuid(), project_id, id, 'delete', 'draining', now(), now() FROM databases.databases";
-    let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     let begin = async {
-        let waits = async || (!kit.app.db_rows(waiting).await.is_empty()).then_some(());
-        eventually("the request waits for the placement", waits).await;
+        // A part of the statement with which the request locks the placement.
+        kit.app.wait_for_lock(r#""placements"."project_id" = $1"#).await;
         deletion.commit(operation).await;
     };
     let (response, ()) = tokio::join!(kit.ada.post(AUTH, json!({})), begin);

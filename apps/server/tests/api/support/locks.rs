@@ -17,24 +17,22 @@ impl App {
         HeldLocks(connection)
     }
 
-    /// Waits until a statement on this table waits for a lock.
-    pub async fn wait_for_lock(&self, table: &str) {
-        let statement = format!(
-            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() \
-             AND query LIKE '%\"{table}\"%'"
-        );
-        let waiting = async || self.db_rows(&statement).await.pop();
-        eventually(&format!("a transaction waits for a row of {table}"), waiting).await;
+    /// Waits until a statement that contains `part` waits for a lock.
+    pub async fn wait_for_lock(&self, part: &str) {
+        self.waiting_transaction_locks_node(part).await;
     }
 
-    /// Waits until a transaction waits for a lock. Returns whether this transaction has locked the row of a node. All
-    /// projects of a node share the lock of its row.
-    pub async fn waiting_transaction_locks_node(&self) -> bool {
-        let statement = "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid \
-                         AND l.mode IN ('RowShareLock', 'RowExclusiveLock') \
-                         AND l.relation = 'convergence.nodes'::regclass) AS locks_node \
-                         FROM pg_stat_activity a WHERE a.wait_event_type = 'Lock' AND a.datname = current_database()";
-        let waiting = async || self.db_rows(statement).await.first().map(|row| row["locks_node"] == true);
+    /// Waits until a statement that contains `part` waits for a lock. Returns whether its transaction has locked the row
+    /// of a node. All projects of a node share the lock of its row.
+    pub async fn waiting_transaction_locks_node(&self, part: &str) -> bool {
+        let statement = format!(
+            "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid \
+             AND l.mode IN ('RowShareLock', 'RowExclusiveLock') \
+             AND l.relation = 'convergence.nodes'::regclass) AS locks_node \
+             FROM pg_stat_activity a WHERE a.wait_event_type = 'Lock' AND a.datname = current_database() \
+             AND position('{part}' IN a.query) > 0"
+        );
+        let waiting = async || self.db_rows(&statement).await.first().map(|row| row["locks_node"] == true);
         eventually("a transaction waits for a lock", waiting).await
     }
 }
