@@ -13,8 +13,6 @@ use crate::support::client;
 
 const DOMAIN: &str = "signed.com";
 const WWW: &str = "www.signed.com";
-/// A long timeout, because the test machine can be under load.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Queries the signer until stopped, while the registry has a DS record. Returns the number of answers, and the number
 /// of answers without a signature.
@@ -49,12 +47,12 @@ async fn registry_has_the_ds_record_of_the_signer_only_while_it_signs() {
     payments.set_card(orgs["items"][0]["id"].as_str().unwrap(), false);
     rig.server.json(&rig.token, "POST", "/v1/orgs/ada/domains", Some(purchase(DOMAIN))).await;
     rig.put(DOMAIN, "www", "A", &["192.0.2.1"]).await;
-    rig.within(TIMEOUT, "Knot serves the zone", async || rig.knot.query(WWW, "A").await.is(&["192.0.2.1"])).await;
+    rig.until("Knot serves the zone", async || rig.knot.query(WWW, "A").await.is(&["192.0.2.1"])).await;
     let stopped = AtomicBool::new(false);
     let switch = async {
         rig.dnssec(DOMAIN, true).await;
         let has_ds = async || !registrar.ds_records(DOMAIN).is_empty();
-        rig.within(TIMEOUT, "the registry has a DS record", has_ds).await;
+        rig.until("the registry has a DS record", has_ds).await;
         let state = rig.call("GET", &format!("/{DOMAIN}/dnssec"), None).await;
         assert_eq!(json!(registrar.ds_records(DOMAIN)), state["signer"]["cds"]);
         let output = validate(&rig, rig.knot.port, WWW, DOMAIN, &registrar.ds_records(DOMAIN)[0]);
@@ -64,7 +62,7 @@ async fn registry_has_the_ds_record_of_the_signer_only_while_it_signs() {
 
         rig.dnssec(DOMAIN, false).await;
         let has_no_ds = async || registrar.ds_records(DOMAIN).is_empty();
-        rig.within(TIMEOUT, "the registry has no DS record", has_no_ds).await;
+        rig.until("the registry has no DS record", has_no_ds).await;
         // Resolvers may still have it.
         assert!(rig.knot.query(WWW, "A").await.is_signed);
         assert_eq!(delete_zone(&rig).await.0, 409);
@@ -75,10 +73,10 @@ async fn registry_has_the_ds_record_of_the_signer_only_while_it_signs() {
 
     // Two days later.
     let held = "SELECT count(*) FROM dns.zones WHERE ds_removed_at IS NOT NULL";
-    rig.within(TIMEOUT, "the zone is held", async || rig.server.database.number(held).await == 1).await;
+    rig.until("the zone is held", async || rig.server.database.number(held).await == 1).await;
     rig.server.database.run("UPDATE dns.zones SET ds_removed_at = ds_removed_at - interval '2 days'").await;
     rig.server.database.run("UPDATE store.outbox SET next_attempt_at = created_at WHERE topic = 'dns.ds'").await;
-    rig.within(TIMEOUT, "the zone is not signed", async || !rig.knot.query(WWW, "A").await.is_signed).await;
+    rig.until("the zone is not signed", async || !rig.knot.query(WWW, "A").await.is_signed).await;
     assert!(rig.knot.query(WWW, "A").await.is(&["192.0.2.1"]));
     assert_eq!(delete_zone(&rig).await.0, 204);
 }

@@ -29,6 +29,24 @@ async fn unreachable_signer_is_reported_and_checked_again() {
     assert_eq!(events, [json!({ "count": 0 })]);
 }
 
+/// A signer applies the new group of a zone only at a transfer of the whole zone, with a serial above its own, after it
+/// has the new catalog.
+#[tokio::test]
+async fn switch_causes_a_transfer_of_the_whole_zone_after_the_catalog() {
+    let kit = Kit::start().await;
+    for (enabled, record) in [(true, "on"), (false, "off")] {
+        let before = kit.put(("www", "TXT"), &[record]).await;
+        kit.db_execute("DELETE FROM store.outbox").await;
+        kit.dns.dnssec_switch(&actor(), kit.org, ZONE, DnssecSwitch { enabled }).await.unwrap();
+        assert!(kit.served().await.serial >= before + 60);
+        let journal =
+            "SELECT count(*) FROM dns.changes c JOIN dns.zones z ON z.id = c.zone_id WHERE z.name = 'example.org'";
+        assert_eq!(kit.db_number(journal).await, 0);
+        let notices = kit.db_rows("SELECT key FROM store.outbox WHERE topic = 'dns.notify'").await;
+        assert_eq!(notices, [json!({ "key": "example.org after catalog" })]);
+    }
+}
+
 /// As if the signer was rebuilt, and did not serve the zone until it had the zone again.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_key_of_a_signer_that_refused_queries_is_recorded() {
