@@ -18,25 +18,25 @@ async fn tokens(kit: &Kit, count: usize) -> Vec<String> {
     paths
 }
 
-/// Starts the revocations of these tokens, which wait for the node. Returns when all of them wait.
+/// Starts the revocations of these tokens at the same time, because each waits for the node for a limited time. Returns
+/// when all of them wait.
 async fn waiting_revocations(kit: &Kit, paths: &[String]) -> Vec<tokio::task::JoinHandle<u16>> {
     let valid = async || kit.part().await["tokens"].as_array().map_or(0, Vec::len);
-    let mut expected = valid().await;
-    let mut tasks = Vec::new();
-    for path in paths {
+    let expected = valid().await - paths.len();
+    let start = |path: &String| {
         let (ada, path) = (kit.ada.clone(), path.clone());
-        tasks.push(tokio::spawn(async move { ada.delete(&path).await.status }));
-        expected -= 1;
-        let revoked = async || (valid().await == expected).then_some(());
-        eventually("the token is revoked, and the request waits", revoked).await;
-    }
+        tokio::spawn(async move { ada.delete(&path).await.status })
+    };
+    let tasks = paths.iter().map(start).collect();
+    let revoked = async || (valid().await == expected).then_some(());
+    eventually("the tokens are revoked, and the requests wait", revoked).await;
     tasks
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_requests_hold_no_permit_of_other_requests() {
-    // While some requests wait for the node, the test sends other requests one at a time, so one more permit is enough.
-    let kit = Kit::with(|config| config.gateway.max_concurrent_requests = 2).await;
+    // The requests that wait for the node need six permits until they wait. The other requests need one of them.
+    let kit = Kit::with(|config| config.gateway.max_concurrent_requests = 6).await;
     kit.ada.post(super::DATABASE, json!({})).await.expect(200);
     kit.apply().await;
     // Send more requests than the write limit of an organization allows.
