@@ -21,7 +21,7 @@ use crate::support::{App, Caller, eventually};
 const NO_WRITE: &[&str] = &["post /v1/access/authorize", "post /v1/orgs/{orgSlug}/domains/check"];
 
 /// The number of requests that wait for their bodies at the same time. A request waits for a limited time.
-const SIMULTANEOUS: usize = 16;
+const SIMULTANEOUS: usize = 4;
 
 /// Checks that the table contains every write, and that each write succeeds for an authorized caller.
 #[tokio::test(flavor = "multi_thread")]
