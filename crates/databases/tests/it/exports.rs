@@ -8,18 +8,25 @@ use kernel::ExportId;
 use kernel::audit::Event;
 use serde_json::json;
 use testkit::Audit;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::kit::{Kit, code};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Kit {
     /// Waits until the node receives a request for an export.
     async fn pending(&self, at: Target) -> ExportId {
-        loop {
-            if let Some(export) = self.part(at).await.unwrap().exports.pop() {
-                return export;
+        let receive = async {
+            loop {
+                if let Some(export) = self.part(at).await.unwrap().exports.pop() {
+                    break export;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        };
+        timeout(TIMEOUT, receive).await.unwrap()
     }
 
     async fn report_export(&self, at: Target, export: ExportId, result: Result<DatabaseExport, &str>) {
@@ -66,13 +73,19 @@ async fn export_ends_with_the_report_of_the_node() {
 async fn one_export_of_a_project_is_pending() {
     let kit = Kit::start().await;
     let (at, _) = kit.database("shop").await;
+    let returned = Semaphore::new(0);
+    let export = async || {
+        let exported = kit.databases.export(&kit.actor, at).await;
+        returned.add_permits(1);
+        exported
+    };
     let node = async {
         let export = kit.pending(at).await;
         // Before the export ends, the other callers are rejected.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        let _others = timeout(TIMEOUT, returned.acquire_many(4)).await.unwrap().unwrap();
         kit.report_export(at, export, Ok(kit.stored("a"))).await;
     };
-    let (exported, ()) = join(join_all((0..5).map(|_| kit.databases.export(&kit.actor, at))), node).await;
+    let (exported, ()) = join(join_all((0..5).map(|_| export())), node).await;
     let (stored, refused): (Vec<_>, Vec<_>) = exported.into_iter().partition(Result::is_ok);
     assert_eq!((stored.len(), refused.len()), (1, 4));
     assert!(refused.iter().all(|refused| matches!(refused, Err(DatabaseError::OperationInProgress))));
@@ -83,9 +96,10 @@ async fn one_export_of_a_project_is_pending() {
 async fn caller_that_goes_away_leaves_no_pending_export() {
     let kit = Kit::start().await;
     let (at, _) = kit.database("shop").await;
-    let caller = tokio::time::timeout(Duration::from_millis(200), kit.databases.export(&kit.actor, at)).await;
-    assert!(caller.is_err());
-    let abandoned = kit.pending(at).await;
+    let abandoned = tokio::select! {
+        exported = kit.databases.export(&kit.actor, at) => panic!("the export ended: {exported:?}"),
+        abandoned = kit.pending(at) => abandoned,
+    };
     assert_eq!(code(kit.databases.export(&kit.actor, at).await), "operation_in_progress");
     kit.advance(601);
     // The part no longer contains the export, and the export does not block others.
