@@ -61,15 +61,7 @@ impl SnsClient {
     /// # Errors
     /// Returns an error if `ca` contains no certificate, or there is no certificate authority at all.
     pub fn new(hosts: CertificateHosts, ca: Option<&str>) -> Result<Self, OutboundConfigError> {
-        Self::with_limits(hosts, ca, LIMITS)
-    }
-
-    /// Creates a client with custom limits.
-    ///
-    /// # Errors
-    /// Returns the errors of [`SnsClient::new`].
-    pub fn with_limits(hosts: CertificateHosts, ca: Option<&str>, limits: Limits) -> Result<Self, OutboundConfigError> {
-        let client = OutboundClient::for_notifications("notification service", hosts, ca, limits)?;
+        let client = OutboundClient::for_notifications("notification service", hosts, ca, LIMITS)?;
         Ok(Self { client, certificates: Arc::default() })
     }
 

@@ -130,6 +130,7 @@ async fn rate_limited_request_is_repeated_once_after_a_short_time() {
     const OK: &str = "HTTP/1.1 200 .\r\n\r\n17";
     const NOW: &str = "HTTP/1.1 429 .\r\nRetry-After: 0\r\n\r\n{}";
     const WITHOUT: &str = "HTTP/1.1 429 .\r\n\r\n{}";
+    const SOON: &str = "HTTP/1.1 429 .\r\nRetry-After: 2\r\n\r\n{}";
     const LATER: &str = "HTTP/1.1 429 .\r\nRetry-After: 3\r\n\r\n{}";
     let (repeated, limited) = (Ok(Value::from(17)), Err(OutboundError::Status(429)));
     for (responses, expected) in
@@ -137,9 +138,9 @@ async fn rate_limited_request_is_repeated_once_after_a_short_time() {
     {
         assert_eq!(get(&sequence(&responses).await, Limits::default()).await, *expected, "{responses:?}");
     }
-    // The timeout of the call includes the wait, which is a second by default.
-    let limits = Limits { timeout: Duration::from_millis(900), ..Limits::default() };
-    assert_eq!(get(&sequence(&[WITHOUT, OK]).await, limits).await, limited);
+    // The timeout of the call includes the wait.
+    let limits = Limits { timeout: Duration::from_millis(1900), ..Limits::default() };
+    assert_eq!(get(&sequence(&[SOON, OK]).await, limits).await, limited);
     let form = async |responses: &[&str]| {
         let url = sequence(responses).await;
         OutboundClient::new("test", [&url]).unwrap().post_form::<Value>(&url, &[("a", "b")]).await

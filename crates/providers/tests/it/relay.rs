@@ -204,9 +204,13 @@ async fn lost_reply_is_transient_and_a_retry_sends_the_same_bytes() {
     let is_lost = matches!(result, Err(RelayError::Transient(Cause::Connection { step: Step::Message, .. })));
     assert!(is_lost, "{result:?}");
     server.inject(Some(SmtpFault::HangAfterMessage));
-    let timeouts = Timeouts { total: Duration::from_millis(200), ..Timeouts::default() };
-    let relay = Relay::with_timeouts(&config(&server, &server.url()), "svc.example", timeouts).unwrap();
-    let result = relay.send(&envelope(&["ada@navy.example"]), MESSAGE).await;
+    let reach_timeout = async {
+        server.wait_for(2).await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(15 * 60)).await;
+        tokio::time::resume();
+    };
+    let (result, ()) = tokio::join!(send(&server, &["ada@navy.example"]), reach_timeout);
     assert_eq!(result, Err(RelayError::Transient(Cause::Timeout)));
     server.inject(Some(SmtpFault::HangAtQuit));
     send(&server, &["ada@navy.example"]).await.unwrap();

@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use kernel::Time;
-use providers::{Limits, OutboundConfigError, OutboundError, SnsClient, SnsError};
+use providers::{OutboundConfigError, OutboundError, SnsClient, SnsError};
 use sandbox::{SnsFault, SnsServer};
 use tokio::task::JoinSet;
 use url::Url;
-use webhooks::sns::CertificateHosts;
-
-const LIMITS: Limits =
-    Limits { connect_timeout: Duration::from_secs(3), timeout: Duration::from_millis(200), max_body_bytes: 16 * 1024 };
 
 /// 2026-11-26.
 fn now() -> Time {
@@ -46,20 +42,32 @@ async fn concurrent_calls_share_one_request() {
 #[tokio::test]
 async fn failed_requests_are_not_cached() {
     let service = SnsServer::start(None).await;
-    let hosts: CertificateHosts = service.host().parse().unwrap();
-    let client = SnsClient::with_limits(hosts, Some(service.authority()), LIMITS).unwrap();
+    let (client, url) = (client(&service), url(&service));
     for (fault, error) in [
         (SnsFault::Unavailable, SnsError::Call(OutboundError::Status(503))),
         (SnsFault::Html, SnsError::NotACertificate),
         (SnsFault::Redirect, SnsError::Call(OutboundError::Redirect(302))),
         (SnsFault::Large, SnsError::Call(OutboundError::TooLarge)),
-        (SnsFault::Hang, SnsError::Call(OutboundError::Timeout)),
     ] {
         service.inject(Some(fault));
-        assert_eq!(client.certificate(&url(&service), now()).await, Err(error));
+        assert_eq!(client.certificate(&url, now()).await, Err(error));
     }
+    service.inject(Some(SnsFault::Hang));
+    let fifth_request = async {
+        while service.requests().len() < 5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let reach_timeout = async {
+        tokio::time::timeout(Duration::from_secs(30), fifth_request).await.unwrap();
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        tokio::time::resume();
+    };
+    let (hung, ()) = tokio::join!(client.certificate(&url, now()), reach_timeout);
+    assert_eq!(hung, Err(SnsError::Call(OutboundError::Timeout)));
     service.inject(None);
-    client.certificate(&url(&service), now()).await.unwrap();
+    client.certificate(&url, now()).await.unwrap();
     assert_eq!(service.requests().len(), 6);
 }
 
