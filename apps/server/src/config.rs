@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use billing::BillingConfig;
 use dns::Hosting;
 use dns::primary::PrimaryConfig;
-use gateway::SignInMethods;
+use gateway::{MaxWaits, SignInMethods};
 use kernel::{AbuseLimits, AllowList, ClientId, Limits, OrgId};
 use mail::DkimSigner;
 use oauth::OAuthConfig;
@@ -363,6 +363,7 @@ impl Config {
                 trusted_proxies: settings.opt(&TRUSTED_PROXIES)?.unwrap_or_default(),
                 rate_limits: rates,
                 max_concurrent_requests: settings.get(&MAX_CONCURRENT_REQUESTS)?.get().into(),
+                max_waits: MaxWaits::default(),
             },
             core: settings.get(&CORE)?,
             site_url,

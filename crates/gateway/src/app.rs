@@ -70,7 +70,8 @@ impl Services {
     pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
         let routing = Routing::shared(config.sign_ins)?;
         let (connections, pools) = (store.status().max, store.pool_count());
-        let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, connections, pools);
+        let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, connections, pools)
+            .with_max_wait(config.max_waits.connection);
         Ok(Self {
             static_responses: Data::new(StaticResponses::of(routing.reference.routes())),
             routing,
@@ -80,7 +81,7 @@ impl Services {
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
-            org_write_limiter: Data::new(OrgWriteLimiter::default()),
+            org_write_limiter: Data::new(OrgWriteLimiter::new(config.max_waits.write_permit)),
             concurrency_limit: Data::new(concurrency_limit),
             internal_concurrency_limit: Data::new(ConcurrencyLimit::new(MAX_INTERNAL_REQUESTS, connections, 1)),
             readiness: Data::new(Readiness::default()),

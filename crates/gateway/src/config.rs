@@ -1,6 +1,7 @@
 //! The configuration of the gateway.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use settings::Networks;
@@ -62,6 +63,24 @@ pub struct Config {
     pub rate_limits: RateLimits,
     /// The limit of concurrent requests. Requests above it receive 503.
     pub max_concurrent_requests: usize,
+    /// The waits that limit the load, which only tests change.
+    pub max_waits: MaxWaits,
+}
+
+/// The waits that limit the load.
+#[derive(Debug, Clone, Copy)]
+pub struct MaxWaits {
+    /// The longest wait for a write permit of an organization.
+    pub write_permit: Duration,
+    /// If every request waits longer for a connection, the limit of concurrent requests falls.
+    pub connection: Duration,
+}
+
+impl Default for MaxWaits {
+    /// The sum of the waits for a write permit, a connection and a lock is less than three seconds.
+    fn default() -> Self {
+        Self { write_permit: Duration::from_millis(750), connection: Duration::from_millis(10) }
+    }
 }
 
 /// Requests per minute (contract section 1, "Plan limits").

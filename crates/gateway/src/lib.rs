@@ -26,7 +26,7 @@ pub mod v1;
 
 pub use app::{Services, internal_app, public_service, rejections};
 pub use authority::find_caller_check;
-pub use config::{Config, RateLimits, SignInMethods, Site};
+pub use config::{Config, MaxWaits, RateLimits, SignInMethods, Site};
 pub use docs::{errors_markdown, routes_markdown};
 pub use example::compose as compose_example;
 pub use internal::routes as internal_routes;

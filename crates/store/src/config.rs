@@ -24,6 +24,26 @@ pub struct Config {
     pub threads: usize,
     /// The keys that seal and open values. Without keys, both operations fail.
     pub keys: Keys,
+    /// The timeouts, which only tests change.
+    pub timeouts: Timeouts,
+}
+
+/// The timeouts of a [`Store`](crate::Store). An operation that reaches one fails as unavailable.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// The longest wait of a request for a connection or a lookup.
+    pub acquire: Duration,
+    /// The longest wait of a background job or a request of a node, if threads have their own connections. After a
+    /// start, all jobs run.
+    pub shared_acquire: Duration,
+    /// The timeout of opening a connection.
+    pub create: Duration,
+    /// The longest wait for a lock, and for the changes before in a group commit.
+    pub lock: Duration,
+    /// The timeout of a statement, which includes its waits for locks.
+    pub statement: Duration,
+    /// The longest time between two statements of a transaction.
+    pub idle_in_transaction: Duration,
 }
 
 /// An invalid database address. The message does not contain the address, which may contain a password.
@@ -45,11 +65,6 @@ pub(crate) enum Tls {
     Verified { extra_root: Option<PathBuf> },
 }
 
-/// The session settings. Their timeouts end statements, lock waits and idle transactions of requests that would fail
-/// anyway.
-const SESSION_OPTIONS: &str = "-c statement_timeout=3000 -c lock_timeout=1000 \
-     -c idle_in_transaction_session_timeout=10000 -c client_connection_check_interval=1000";
-
 /// More session settings for requests, whose statements use a few rows by key. A cached plan from when a table was empty
 /// would read the whole table while it grows, until Postgres analyzes it. The cost of a sequential scan that cannot be
 /// avoided must cause neither compilation nor a parallel plan.
@@ -65,11 +80,58 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(900);
 /// The longest time that sent data may stay unacknowledged before the connection counts as lost.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 
+impl Timeouts {
+    /// Returns timeouts of the same length.
+    #[must_use]
+    pub const fn all(timeout: Duration) -> Self {
+        Self {
+            acquire: timeout,
+            shared_acquire: timeout,
+            create: timeout,
+            lock: timeout,
+            statement: timeout,
+            idle_in_transaction: timeout,
+        }
+    }
+
+    /// Returns the session settings. Their timeouts end statements, lock waits and idle transactions of requests that
+    /// would fail anyway.
+    fn session_options(&self) -> String {
+        format!(
+            "-c statement_timeout={} -c lock_timeout={} -c idle_in_transaction_session_timeout={} \
+             -c client_connection_check_interval=1000",
+            self.statement.as_millis(),
+            self.lock.as_millis(),
+            self.idle_in_transaction.as_millis()
+        )
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            acquire: Duration::from_millis(500),
+            shared_acquire: Duration::from_secs(2),
+            create: Duration::from_secs(2),
+            lock: Duration::from_secs(1),
+            statement: Duration::from_secs(3),
+            idle_in_transaction: Duration::from_secs(10),
+        }
+    }
+}
+
 impl Config {
     /// Returns a configuration with one pool of 16 connections, without keys.
     #[must_use]
     pub fn new(url: Secret, application_name: &str) -> Self {
-        Self { url, application_name: application_name.to_owned(), connections: 16, threads: 0, keys: Keys::default() }
+        Self {
+            url,
+            application_name: application_name.to_owned(),
+            connections: 16,
+            threads: 0,
+            keys: Keys::default(),
+            timeouts: Timeouts::default(),
+        }
     }
 
     /// Parses the address.
@@ -88,7 +150,8 @@ impl Config {
                 "sslmode must be a query parameter: write the address as postgres://…?sslmode=…".into(),
             ));
         }
-        postgres.application_name(&self.application_name).options(SESSION_OPTIONS).connect_timeout(CONNECT_TIMEOUT);
+        postgres.application_name(&self.application_name).options(self.timeouts.session_options());
+        postgres.connect_timeout(CONNECT_TIMEOUT);
         postgres.tcp_user_timeout(TCP_USER_TIMEOUT).keepalives_idle(Duration::from_secs(10));
         let mode = if tls == Tls::Off { SslMode::Disable } else { SslMode::Require };
         postgres.ssl_mode(mode);

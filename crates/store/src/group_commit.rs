@@ -26,8 +26,6 @@ use crate::{Connection, Error, Outcome, PooledConnection, Store};
 
 /// The largest number of changes that commit together, so that the first one does not wait long.
 const MAX_MEMBERS: usize = 16;
-/// The longest wait for the changes before, like the lock timeout of Postgres.
-const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The changes in progress, by the row that they change. `K` identifies the row.
 pub struct GroupCommit<K: Eq + Hash + Clone> {
@@ -75,7 +73,7 @@ impl Store {
         K: Eq + Hash + Clone + Send + 'static,
         E: From<Error>,
     {
-        let Turn { mut group, key } = changes.turn(key).await?;
+        let Turn { mut group, key } = changes.turn(key, self.lock_timeout()).await?;
         let (connection, result) = match group.connection.take() {
             None => {
                 let mut connection = self.connection().await?;
@@ -159,7 +157,7 @@ impl<K: Eq + Hash + Clone> Default for GroupCommit<K> {
 
 impl<K: Eq + Hash + Clone + Send + 'static> GroupCommit<K> {
     /// Waits for the changes before.
-    async fn turn(self: &Arc<Self>, key: K) -> Result<Turn<K>, Error> {
+    async fn turn(self: &Arc<Self>, key: K, turn_timeout: Duration) -> Result<Turn<K>, Error> {
         let receiver = match self.waiting().entry(key.clone()) {
             Entry::Vacant(row) => {
                 row.insert(VecDeque::new());
@@ -172,7 +170,7 @@ impl<K: Eq + Hash + Clone + Send + 'static> GroupCommit<K> {
                 receiver
             }
         };
-        match timeout(TURN_TIMEOUT, receiver).await {
+        match timeout(turn_timeout, receiver).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(Error::Unavailable("the changes before took too long".into())),
         }

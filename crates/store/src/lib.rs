@@ -31,7 +31,7 @@ mod transaction;
 pub use audit::{AuditQuery, AuditRecord};
 pub use batches::{BATCH_SIZE, is_full_batch, purge_batch};
 pub use caller_check::{Authorized, CallerCheck, FindCallerCheck};
-pub use config::{Config, InvalidUrl};
+pub use config::{Config, InvalidUrl, Timeouts};
 pub use error::{Error, Result};
 pub use group_commit::GroupCommit;
 pub use idempotency::{ClaimOutcome, ClaimRequest};

@@ -16,8 +16,7 @@ use tracing::Instrument as _;
 
 use crate::connect::Connector;
 use crate::instrument::record_duration;
-use crate::per_thread_pools::{ACQUIRE_TIMEOUT, CREATE_TIMEOUT};
-use crate::{Connection, Error, Result};
+use crate::{Connection, Error, Result, Timeouts};
 
 /// The largest number of statements that wait on one connection.
 const MAX_STATEMENTS: usize = 64;
@@ -37,6 +36,7 @@ pub(crate) struct LookupConnection {
     connecting: tokio::sync::Mutex<Option<JoinHandle<Result<Shared>>>>,
     places: Semaphore,
     durations: Durations,
+    timeouts: Timeouts,
 }
 
 /// The sum of the durations of successful lookups with their waits, in microseconds, and their number.
@@ -101,10 +101,10 @@ impl Drop for Shared {
 }
 
 impl LookupConnection {
-    pub(crate) fn new(connector: Connector) -> Self {
+    pub(crate) fn new(connector: Connector, timeouts: Timeouts) -> Self {
         let (current, connecting, places) =
             (Mutex::default(), tokio::sync::Mutex::default(), Semaphore::new(MAX_STATEMENTS));
-        Self { connector, current, connecting, places, durations: Durations::default() }
+        Self { connector, current, connecting, places, durations: Durations::default(), timeouts }
     }
 
     pub(crate) fn durations(&self) -> &Durations {
@@ -119,7 +119,8 @@ impl LookupConnection {
     ) -> Result<T> {
         let unavailable = |message: &str| Error::Unavailable(message.into());
         let started = Instant::now();
-        let acquired = timeout(ACQUIRE_TIMEOUT, async { (self.places.acquire().await, self.shared().await) }).await;
+        let acquire = async { (self.places.acquire().await, self.shared().await) };
+        let acquired = timeout(self.timeouts.acquire, acquire).await;
         report_wait(started.elapsed());
         let (_place, shared) = acquired.map_err(|_| unavailable("no place on the connection for lookups in time"))?;
         let mut attempt = Attempt { lookups: self, shared: shared?, since: Instant::now(), is_complete: false };
@@ -151,7 +152,8 @@ impl LookupConnection {
         let shared = match ended {
             Some(shared) => shared,
             None => {
-                let opened = connecting.get_or_insert_with(|| tokio::spawn(connect(self.connector.clone()))).await;
+                let attempt = || tokio::spawn(connect(self.connector.clone(), self.timeouts.create));
+                let opened = connecting.get_or_insert_with(attempt).await;
                 *connecting = None;
                 opened.map_err(|error| Error::Unavailable(error.into()))??
             }
@@ -167,8 +169,8 @@ impl LookupConnection {
     }
 }
 
-async fn connect(connector: Connector) -> Result<Shared> {
-    let opened = timeout(CREATE_TIMEOUT, connector.connect_with_driver()).await;
+async fn connect(connector: Connector, create_timeout: Duration) -> Result<Shared> {
+    let opened = timeout(create_timeout, connector.connect_with_driver()).await;
     let opened = opened.map_err(|error| Error::Unavailable(error.into()))?;
     let (connection, driver) = opened.map_err(|error| Error::Unavailable(error.into()))?;
     Ok(Shared { connection, driver })

@@ -16,16 +16,7 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfi
 use crate::config::{InvalidUrl, LOOKUP_OPTIONS, REQUEST_OPTIONS};
 use crate::connect::Connector;
 use crate::lookups::{Durations, LookupConnection};
-use crate::{Config, Connection};
-
-/// The longest wait of a request for a connection or a lookup, after which it fails as unavailable.
-pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The timeout of opening a connection.
-pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The longest wait of a background job or a request of a node. After a start, all jobs run.
-const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+use crate::{Config, Connection, Timeouts};
 
 /// If there are per-thread pools, the shared pool gets one of this many connections.
 const CONNECTIONS_PER_SHARED: usize = 4;
@@ -83,14 +74,15 @@ impl PerThreadPools {
         let shared = if threads == 0 { connections } else { for_jobs };
         let rest = connections - shared;
         let requests = connector.with_options(REQUEST_OPTIONS);
+        let timeouts = config.timeouts;
         let per_thread = (0..threads).map(|thread| {
             let connections = rest / threads + usize::from(thread < rest % threads);
-            let lookups = LookupConnection::new(requests.with_options(LOOKUP_OPTIONS));
-            Ok(ThreadConnections { pool: pool(&requests, connections - 1, ACQUIRE_TIMEOUT)?, lookups })
+            let lookups = LookupConnection::new(requests.with_options(LOOKUP_OPTIONS), timeouts);
+            Ok(ThreadConnections { pool: pool(&requests, connections - 1, timeouts)?, lookups })
         });
         let per_thread = per_thread.collect::<Result<_, _>>()?;
-        let shared_timeout = if threads == 0 { ACQUIRE_TIMEOUT } else { SHARED_ACQUIRE_TIMEOUT };
-        let shared = pool(connector, shared, shared_timeout)?;
+        let acquire = if threads == 0 { timeouts.acquire } else { timeouts.shared_acquire };
+        let shared = pool(connector, shared, Timeouts { acquire, ..timeouts })?;
         let (shortest_wait, shortest_lookup_wait) = (ShortestWait::default(), ShortestWait::default());
         Ok(Self { shared, per_thread, bound_threads: AtomicUsize::new(0), shortest_wait, shortest_lookup_wait })
     }
@@ -195,7 +187,7 @@ impl ShortestWait {
     }
 }
 
-fn pool(connector: &Connector, connections: usize, wait_timeout: Duration) -> Result<Pool<Connection>, InvalidUrl> {
+fn pool(connector: &Connector, connections: usize, timeouts: Timeouts) -> Result<Pool<Connection>, InvalidUrl> {
     let mut manager = ManagerConfig::default();
     // The fast method sends no query: the client knows whether a connection is still open.
     manager.recycling_method = RecyclingMethod::Fast;
@@ -208,8 +200,8 @@ fn pool(connector: &Connector, connections: usize, wait_timeout: Duration) -> Re
         .max_size(connections)
         // The connection that was used last has prepared most statements.
         .queue_mode(QueueMode::Lifo)
-        .wait_timeout(Some(wait_timeout))
-        .create_timeout(Some(CREATE_TIMEOUT))
+        .wait_timeout(Some(timeouts.acquire))
+        .create_timeout(Some(timeouts.create))
         .recycle_timeout(Some(Duration::from_secs(1)))
         .runtime(Runtime::Tokio1)
         .build()

@@ -27,6 +27,7 @@ pub struct Store {
     connector: Connector,
     clock_rng: ClockRng,
     keys: Keys,
+    lock_timeout: Duration,
     find_caller_check: FindCallerCheck,
     outbox_listener: Arc<Mutex<Weak<Listener>>>,
 }
@@ -45,6 +46,7 @@ impl Store {
             connector,
             clock_rng,
             keys,
+            lock_timeout: config.timeouts.lock,
             find_caller_check: |_, _| None,
             outbox_listener: Arc::default(),
         })
@@ -149,6 +151,10 @@ impl Store {
 
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.lock_timeout
     }
 
     /// Returns the listener for outbox messages. All outbox workers of this process share it; it ends with the last

@@ -29,7 +29,7 @@ pub use database::{CLUSTER, TestDatabase};
 pub use log_policy::enforce as enforce_log_policy;
 pub use port::{reserved_address, reserved_port};
 pub use private_postgres::PrivatePostgres;
-pub use store::{Audit, TestStore};
+pub use store::{Audit, LONG_TIMEOUTS, TestStore, store_config};
 
 /// The environment of programs that need no certificate of the system. A debug build takes long to load them, once for
 /// each HTTP client.
@@ -56,9 +56,8 @@ pub fn session_actor(user: UserId) -> Actor {
     Actor::user(user, credential, None, "req-1")
 }
 
-/// Runs operations concurrently, four at a time, as the gateway runs the changes of an organization. More of them would
-/// wait for each other's locks, on a busy machine for longer than the store allows. Returns the results in the order of
-/// the operations.
+/// Runs operations concurrently, four at a time, as the gateway runs the changes of an organization. Returns the results
+/// in the order of the operations.
 pub async fn four_at_a_time<F: Future>(operations: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     stream::iter(operations).buffered(4).collect().await
 }

@@ -1,14 +1,19 @@
 //! A store with its own database for each test.
 
+use std::time::Duration;
+
 use diesel::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
 use kernel::audit::{Actor, Event};
 use kernel::{OrgId, Secret, Time, UserId};
 use serde_json::Value;
-use store::{Config, PooledConnection, Store};
+use store::{Config, PooledConnection, Store, Timeouts};
 
 use crate::{TestClock, TestDatabase, keys};
+
+/// Timeouts that no wait reaches, even on a busy machine. A test about a timeout uses the default ones.
+pub const LONG_TIMEOUTS: Timeouts = Timeouts::all(Duration::from_secs(60));
 
 /// A store, its database and its clock. A context's fixtures hold it next to the service and dereference to it.
 pub struct TestStore {
@@ -53,6 +58,12 @@ impl Audit {
     }
 }
 
+/// Returns the configuration of a store with the sealing keys of the tests and [`LONG_TIMEOUTS`].
+#[must_use]
+pub fn store_config(url: String) -> Config {
+    Config { keys: keys(), timeouts: LONG_TIMEOUTS, ..Config::new(Secret::new(url), "test") }
+}
+
 impl TestStore {
     /// Starts a store with enough connections that concurrent operations compete only for rows, not for connections.
     pub async fn start() -> Self {
@@ -64,8 +75,16 @@ impl TestStore {
     /// # Panics
     /// Panics if there is no cluster.
     pub async fn with(connections: usize) -> Self {
+        Self::with_timeouts(connections, LONG_TIMEOUTS).await
+    }
+
+    /// Starts a store with at most this many connections and these timeouts.
+    ///
+    /// # Panics
+    /// Panics if there is no cluster.
+    pub async fn with_timeouts(connections: usize, timeouts: Timeouts) -> Self {
         let (database, clock) = (TestDatabase::create().await, TestClock::default());
-        let config = Config { connections, keys: keys(), ..Config::new(Secret::new(database.url()), "test") };
+        let config = Config { connections, timeouts, ..store_config(database.url()) };
         let store = Store::new(&config, clock.clock_rng()).unwrap();
         Self { store, clock, database }
     }

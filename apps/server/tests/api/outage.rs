@@ -7,7 +7,7 @@ use kernel::Secret;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{App, eventually};
+use crate::support::{App, eventually, use_short_waits};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
@@ -69,7 +69,7 @@ async fn aborted_request_releases_its_locks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_organization_does_not_block_others() {
-    let app = App::start().await;
+    let app = App::with(use_short_waits).await;
     let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
     let holder = app.hold("SELECT id FROM orgs.orgs WHERE slug = 'ada' FOR UPDATE").await;
     // Send more requests than the pool has connections.

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::billing::use_provider;
-use crate::support::{ApiResponse, App, Caller, ManualNode, eventually, site};
+use crate::support::{ApiResponse, App, Caller, ManualNode, eventually, site, use_short_waits};
 
 /// The number of concurrent clients during an overload.
 const CLIENTS: usize = 40;
@@ -282,6 +282,7 @@ async fn start_behind_proxy(connections: usize, threads: usize) -> (TestDatabase
     let database = TestDatabase::create().await;
     let (proxy, url) = Proxy::start_for_postgres(&database.url()).await.unwrap();
     let app = App::with(|config| {
+        use_short_waits(config);
         config.database = store::Config { connections, threads, ..store::Config::new(Secret::new(url), "test") };
     });
     let app = app.await;

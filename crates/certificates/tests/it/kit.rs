@@ -237,7 +237,11 @@ impl Deref for Kit {
 impl Kit {
     /// Creates the organization `acme`, and the service with this number of authorities, which are unavailable.
     pub async fn start(authorities: usize) -> Self {
-        let base = TestStore::start().await;
+        Self::on(TestStore::start().await, authorities).await
+    }
+
+    /// As [`Self::start`], in this store.
+    pub async fn on(base: TestStore, authorities: usize) -> Self {
         let org = insert_org(&base, "acme").await;
         let authority = |number| {
             let directory = format!("https://ca{number}.example/directory");

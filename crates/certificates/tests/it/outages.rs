@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use certificates::{AuthorityError, Notice};
+use store::Timeouts;
+use testkit::TestStore;
 
 use crate::kit::Kit;
 
@@ -31,7 +33,7 @@ async fn unavailable_authority_is_followed_by_the_next_one_and_by_backoff() {
 /// The test does not advance the clock, so the lease of the run does not end.
 #[tokio::test]
 async fn run_without_postgres_is_repeated_before_its_lease_ends() {
-    let it = Kit::start(1).await;
+    let it = Kit::on(TestStore::with_timeouts(32, Timeouts::default()).await, 1).await;
     let authority = &it.authorities[0];
     authority.accept_accounts();
     let project = it.project("site", &["a.example"]).await;

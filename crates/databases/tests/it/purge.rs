@@ -1,7 +1,6 @@
 //! The background job that deletes old rows.
 
 use databases::{DatabaseError, GenerationKind, Phase};
-use diesel_async::RunQueryDsl as _;
 use kernel::Limits;
 
 use crate::kit::{Kit, code, record};
@@ -105,12 +104,14 @@ async fn purge_of_generations_that_fails_keeps_the_other_purges() {
         kit.receive_generation(at, record(id, key, 1, GenerationKind::Scheduled, kit.now())).await;
     }
     kit.advance(40 * DAY);
-    let purge_while_locked = async |tx: &mut store::Connection| {
-        diesel::sql_query("SELECT FROM databases.generations FOR UPDATE").execute(tx).await?;
-        store::Result::Ok(kit.databases.purge().await)
-    };
-    let purged = kit.store.transaction_unaudited(purge_while_locked).await.unwrap();
+    kit.db_execute(
+        "CREATE TRIGGER refuse BEFORE DELETE ON databases.generations FOR EACH ROW \
+         EXECUTE FUNCTION store.reject_change()",
+    )
+    .await;
+    let purged = kit.databases.purge().await;
     assert!(matches!(purged, Err(DatabaseError::Store(_))), "{purged:?}");
     assert_eq!(kit.db_number("SELECT count(*) FROM databases.tokens").await, 0);
+    kit.db_execute("DROP TRIGGER refuse ON databases.generations").await;
     assert_eq!(kit.databases.purge().await.unwrap(), 1);
 }

@@ -16,12 +16,11 @@ use store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::config::MaxWaits;
+
 /// The time between two adaptations. From the default limit, long waits lower the limit to the minimum within about a
 /// second, so shorter bursts are served.
 const WINDOW: Duration = Duration::from_millis(100);
-
-/// If every request of a window waits longer for a connection, the limit falls.
-const MAX_SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
 /// The minimum for each pooled connection. It keeps the connections busy, and lets small bursts pass on a slow machine.
 const MIN_PER_CONNECTION: usize = 4;
@@ -60,6 +59,8 @@ pub(crate) struct ConcurrencyLimit {
     max: usize,
     min: usize,
     overload_min: usize,
+    /// If every request of a window waits longer for a connection, the limit falls.
+    max_wait: Duration,
     /// The limit of new requests.
     current: AtomicUsize,
     /// Whether a request was refused in the current window.
@@ -134,11 +135,17 @@ impl ConcurrencyLimit {
             max,
             min,
             overload_min,
+            max_wait: MaxWaits::default().connection,
             current: AtomicUsize::new(max),
             has_refused: AtomicBool::new(false),
             was_reached: AtomicBool::new(false),
             is_overloaded: AtomicBool::new(false),
         }
+    }
+
+    /// Sets the wait for a connection above which the limit falls.
+    pub(crate) fn with_max_wait(self, max_wait: Duration) -> Self {
+        Self { max_wait, ..self }
     }
 
     /// Returns whether a new request must be refused.
@@ -196,7 +203,7 @@ impl ConcurrencyLimit {
         let higher = (current + (current / 10).max(1)).min(self.max);
         let by_wait = match window.shortest_wait {
             None => current,
-            Some(wait) if wait > MAX_SHORTEST_WAIT => (current - current / 5).max(self.min.min(current)),
+            Some(wait) if wait > self.max_wait => (current - current / 5).max(self.min.min(current)),
             Some(_) => higher,
         };
         let by_lookups = window.mean_lookup.map_or(higher, |mean| {
@@ -240,6 +247,9 @@ impl ConcurrencyLimit {
 mod tests {
     use super::*;
 
+    /// The longest wait that does not lower the limit.
+    const MAX_WAIT: Duration = Duration::from_millis(10);
+
     const LONG: Duration = Duration::from_millis(11);
 
     const IDLE: Window = Window { shortest_wait: Some(Duration::ZERO), mean_lookup: None };
@@ -267,7 +277,7 @@ mod tests {
     #[test]
     fn limit_falls_to_its_minimum_while_every_request_waits() {
         let limit = ConcurrencyLimit::new(512, 16, 1);
-        assert_eq!(adapt(&limit, 10, MAX_SHORTEST_WAIT), 512);
+        assert_eq!(adapt(&limit, 10, MAX_WAIT), 512);
         // A burst of half a second.
         assert_eq!(adapt(&limit, 5, LONG), 169);
         assert_eq!(adapt(&limit, 4, LONG), 71);
@@ -279,7 +289,7 @@ mod tests {
         let limit = ConcurrencyLimit::new(512, 1, 1);
         assert_eq!(adapt(&limit, 100, LONG), 4);
         assert_eq!(adapt(&limit, 2, Duration::ZERO), 6);
-        assert_eq!(adapt(&limit, 100, MAX_SHORTEST_WAIT), 512);
+        assert_eq!(adapt(&limit, 100, MAX_WAIT), 512);
     }
 
     #[test]

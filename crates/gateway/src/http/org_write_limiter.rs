@@ -18,27 +18,35 @@ use crate::problem::Problem;
 /// The maximum number of concurrent writes of an organization: a quarter of the usual pool size.
 const MAX_WRITES_PER_ORG: usize = 4;
 
-/// The longest wait for a permit. The sum of this wait and the waits for a connection and a lock is less than three
-/// seconds.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(750);
-
 /// The longest wait during an overload: about twice the p99 of a change at full load. While the server refuses requests,
 /// those that wait longer use permits of the concurrency limit that others need, and the client gets a late response.
 const OVERLOAD_ACQUIRE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The semaphores of organizations with writes in progress.
 #[derive(Debug)]
-pub(crate) struct OrgWriteLimiter(KeyedSemaphores<OrgId>);
+pub(crate) struct OrgWriteLimiter {
+    orgs: KeyedSemaphores<OrgId>,
+    /// The longest wait for a permit.
+    acquire_timeout: Duration,
+}
 
-impl Default for OrgWriteLimiter {
-    fn default() -> Self {
-        Self(KeyedSemaphores::new(MAX_WRITES_PER_ORG))
+impl OrgWriteLimiter {
+    pub(crate) fn new(acquire_timeout: Duration) -> Self {
+        Self { orgs: KeyedSemaphores::new(MAX_WRITES_PER_ORG), acquire_timeout }
     }
+}
+
+/// A write permit.
+#[derive(Debug)]
+pub(super) struct WritePermit {
+    permit: OwnedSemaphorePermit,
+    /// The longest wait for another permit after [`without_write_permit`].
+    acquire_timeout: Duration,
 }
 
 tokio::task_local! {
     /// The write permit of the request that the current task handles.
-    static HELD: RefCell<Option<OwnedSemaphorePermit>>;
+    static HELD: RefCell<Option<WritePermit>>;
 }
 
 /// Acquires a write permit of the organization in which the policy requires a role. Reads need no permit. Neither do
@@ -47,7 +55,7 @@ pub(super) async fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,
     is_long: bool,
-) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+) -> Result<Option<WritePermit>, Problem> {
     let org = actor.and_then(|actor| actor.required_role).map(|role| role.org);
     let limiter = request.app_data::<web::Data<OrgWriteLimiter>>();
     let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_long && !request.method().is_safe()) else {
@@ -55,17 +63,20 @@ pub(super) async fn acquire(
     };
     // The internal listener has no concurrency limit.
     let limit = request.app_data::<web::Data<ConcurrencyLimit>>();
-    acquire_new(limiter.0.of(org), || limit.is_some_and(|limit| limit.is_overloaded())).await.map(Some)
+    let is_overloaded = || limit.is_some_and(|limit| limit.is_overloaded());
+    let permit = acquire_new(limiter.orgs.of(org), limiter.acquire_timeout, is_overloaded).await?;
+    Ok(Some(WritePermit { permit, acquire_timeout: limiter.acquire_timeout }))
 }
 
 /// Acquires a permit for a change that has not begun. During an overload, refuses it after a short wait. A change that
 /// began to wait before the overload is refused when it gets its permit, so that the next ones get theirs in time.
 async fn acquire_new(
     semaphore: Arc<Semaphore>,
+    acquire_timeout: Duration,
     is_overloaded: impl Fn() -> bool,
 ) -> Result<OwnedSemaphorePermit, Problem> {
     let (started, was_overloaded) = (Instant::now(), is_overloaded());
-    let timeout = if was_overloaded { OVERLOAD_ACQUIRE_TIMEOUT } else { ACQUIRE_TIMEOUT };
+    let timeout = if was_overloaded { OVERLOAD_ACQUIRE_TIMEOUT } else { acquire_timeout };
     let acquired = acquire_within(timeout, semaphore).await;
     if started.elapsed() >= OVERLOAD_ACQUIRE_TIMEOUT && (was_overloaded || is_overloaded()) {
         return Err(busy());
@@ -80,7 +91,7 @@ async fn acquire_within(timeout: Duration, semaphore: Arc<Semaphore>) -> Option<
 }
 
 /// Runs a handler with its write permit. The handler holds the permit except during [`without_write_permit`].
-pub(super) async fn hold<F: Future>(permit: Option<OwnedSemaphorePermit>, handler: F) -> F::Output {
+pub(super) async fn hold<F: Future>(permit: Option<WritePermit>, handler: F) -> F::Output {
     HELD.scope(RefCell::new(permit), handler).await
 }
 
@@ -88,13 +99,14 @@ pub(super) async fn hold<F: Future>(permit: Option<OwnedSemaphorePermit>, handle
 /// block other changes of the organization. Returns `None` if no permit is free after the call; the caller must then
 /// fail. Outside a request, or without a permit, just runs `call`.
 pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
-    let Some(permit) = HELD.try_with(RefCell::take).ok().flatten() else { return Some(call.await) };
+    let held = HELD.try_with(RefCell::take).ok().flatten();
+    let Some(WritePermit { permit, acquire_timeout }) = held else { return Some(call.await) };
     let semaphore = permit.semaphore().clone();
     drop(permit);
     let output = call.await;
     // The request has begun, so an overload does not shorten its wait.
-    let permit = acquire_within(ACQUIRE_TIMEOUT, semaphore).await?;
-    HELD.with(|held| held.replace(Some(permit)));
+    let permit = acquire_within(acquire_timeout, semaphore).await?;
+    HELD.with(|held| held.replace(Some(WritePermit { permit, acquire_timeout })));
     Some(output)
 }
 
@@ -112,6 +124,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::config::MaxWaits;
 
     /// Acquires a permit that becomes free after this many milliseconds. Returns whether it was acquired, and whether the
     /// wait ended before the permit was free. `overload` states whether there is an overload in each half of the time.
@@ -119,7 +132,9 @@ mod tests {
         let (semaphore, is_overloaded) = (Arc::new(Semaphore::new(0)), AtomicBool::new(overload[0]));
         let (half, is_free) = (Duration::from_millis(free_after / 2), AtomicBool::new(false));
         let acquire = async {
-            let acquired = acquire_new(semaphore.clone(), || is_overloaded.load(Ordering::Relaxed)).await;
+            let acquire_timeout = MaxWaits::default().write_permit;
+            let acquired =
+                acquire_new(semaphore.clone(), acquire_timeout, || is_overloaded.load(Ordering::Relaxed)).await;
             (acquired.is_ok(), !is_free.load(Ordering::Relaxed))
         };
         let release = async {

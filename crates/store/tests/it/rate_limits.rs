@@ -30,8 +30,8 @@ async fn bucket_holds_its_permits_and_refills_in_its_period() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_processes_take_no_permit_twice() {
     let kit = TestStore::start().await;
-    let taken = join_all((0..100).map(|_| kit.store.permits_take("a", HOUR, 1))).await;
-    assert_eq!(taken.into_iter().filter(|taken| matches!(taken, Ok(None))).count(), 60);
+    let waits = join_all((0..100).map(|_| kit.store.permits_take("a", HOUR, 1))).await;
+    assert_eq!(waits.into_iter().filter(|wait| wait.as_ref().unwrap().is_none()).count(), 60);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::databases::kit::{announce, generation, node_info, status};
 use crate::databases::node_task::NodeTask;
 use crate::domains::{purchase, use_registrar};
 use crate::oauth::kit::{Client, public, register};
-use crate::support::{App, Caller, ManualNode, site};
+use crate::support::{App, Caller, ManualNode, eventually, site};
 
 /// The ways in which a caller loses the permission.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -252,6 +252,21 @@ impl Fixture {
         stream
     }
 
+    /// Sets back the last use of the callers' credentials of this kind.
+    pub async fn forget_uses(&self, kind: Kind, senders: &[&Sender]) {
+        let forget = format!("UPDATE {} SET last_used_at = '2000-01-01' WHERE {}", kind.table(), of_users(senders));
+        self.app.db_execute(&forget).await.unwrap();
+    }
+
+    /// Waits until each of these callers was authorized since [`Self::forget_uses`]. The last use of a credential is
+    /// recorded then.
+    pub async fn wait_until_authorized(&self, kind: Kind, senders: &[&Sender]) {
+        let (table, users) = (kind.table(), of_users(senders));
+        let recorded = format!("SELECT id FROM {table} WHERE last_used_at > '2000-01-01' AND {users}");
+        let are_authorized = async || (self.app.db_rows(&recorded).await.len() == senders.len()).then_some(());
+        eventually("the callers are authorized", are_authorized).await;
+    }
+
     /// Revokes the permission directly in the database.
     pub async fn revoke(&self, sender: &Sender, loss: Loss) {
         let Sender { subject, role, kind, .. } = sender;
@@ -272,14 +287,19 @@ impl Fixture {
 
     /// Returns the number of changes by these callers, and of the counted bundles.
     pub async fn changes(&self, senders: &[&Sender]) -> usize {
-        let subjects: Vec<String> = senders.iter().map(|sender| format!("'{}'", sender.subject)).collect();
         let statement = format!(
-            "SELECT a.event FROM store.audit a JOIN identity.users u ON u.id = a.actor_id WHERE u.subject IN ({}) \
+            "SELECT event FROM (SELECT event, actor_id AS user_id FROM store.audit) a WHERE {} \
              UNION ALL SELECT 'bundle' FROM projects.bundles",
-            subjects.join(", ")
+            of_users(senders)
         );
         self.app.db_rows(&statement).await.len()
     }
+}
+
+/// Returns the condition that selects the rows of these users.
+fn of_users(senders: &[&Sender]) -> String {
+    let subjects: Vec<String> = senders.iter().map(|sender| format!("'{}'", sender.subject)).collect();
+    format!("user_id IN (SELECT id FROM identity.users WHERE subject IN ({}))", subjects.join(", "))
 }
 
 /// Returns the status and the error code of the response. PowerDNS has no codes.

@@ -80,12 +80,7 @@ impl Fixture {
                 json(json!({ "provider": "dev", "subject": "cy", "role": "admin" })),
                 Wait::Body,
             ),
-            (
-                "put /v1/orgs/{orgSlug}/members/{userId}",
-                &self.bob.user_id,
-                json(json!({ "role": "member" })),
-                Wait::Body,
-            ),
+            ("put /v1/orgs/{orgSlug}/members/{userId}", &self.bob.user_id, json(json!({ "role": "member" })), ORGS),
             ("delete /v1/orgs/{orgSlug}/members/{userId}", "{own user}", vec![], ORGS),
             (
                 "post /v1/orgs/{orgSlug}/billing/checkout",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::kit::{Clone, GitNode, token};
 use super::{Kit, REPO};
-use crate::support::{client, eventually};
+use crate::support::{client, eventually, use_short_waits};
 
 /// Returns the status of the first request of a fetch or push with this password.
 async fn status(kit: &Kit, name: &str, service: &str, password: Option<&str>) -> u16 {
@@ -253,7 +253,7 @@ async fn push_in_progress_is_refused_without_the_control_plane() {
 /// The control plane returns 503 while it waits too long for a lock, and git clients do not repeat a request.
 #[tokio::test(flavor = "multi_thread")]
 async fn short_outage_of_the_control_plane_delays_clients() {
-    let kit = Kit::start().await;
+    let kit = Kit::with(use_short_waits, &[]).await;
     kit.create("app").await;
     let work = kit.init("work");
     let head = work.commit("a", b"1");

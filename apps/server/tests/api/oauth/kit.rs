@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::audit::Actor;
-use kernel::{ClientId, ClockRng, Secret};
+use kernel::{ClientId, ClockRng};
 use oauth::{Clients, NewClient, SigningKeys};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use store::Store;
 use url::form_urlencoded;
 
 use crate::process::Process;
-use crate::support::{ApiResponse, App, Caller, TestDatabase};
+use crate::support::{ApiResponse, App, Caller};
 
 /// A code verifier and its challenge (RFC 7636, appendix B).
 pub const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -58,11 +58,7 @@ pub fn public() -> NewClient {
 
 /// Returns the store of an app's database, with its clock.
 pub fn store(app: &App) -> Store {
-    Store::new(&store_config(&app.database), app.clock.clock_rng()).unwrap()
-}
-
-fn store_config(database: &TestDatabase) -> store::Config {
-    store::Config { keys: testkit::keys(), ..store::Config::new(Secret::new(database.url()), "operator") }
+    Store::new(&testkit::store_config(app.database.url()), app.clock.clock_rng()).unwrap()
 }
 
 pub fn operator() -> Actor {
@@ -86,7 +82,7 @@ pub async fn register(app: &App, new: NewClient) -> Client {
 
 /// Registers a client of the server that runs as this process. Returns it with a signed-in user.
 pub async fn register_at(process: &Process, new: NewClient) -> (Client, Caller) {
-    let store = Store::new(&store_config(&process.database), ClockRng::system()).unwrap();
+    let store = Store::new(&testkit::store_config(process.database.url()), ClockRng::system()).unwrap();
     let endpoints = Caller::at(&process.base).await;
     let session: Value = process.json("", "POST", "/v1/auth/dev/login", Some(json!({ "subject": "ada" }))).await;
     let text = |name: &str| session[name].as_str().unwrap();

@@ -7,6 +7,7 @@ mod zones;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use server::Config;
 
 use crate::support::{ApiResponse, App, Caller, client};
 
@@ -86,7 +87,11 @@ async fn key(owner: &Caller, scopes: &[&str], restrict: Value) -> String {
 
 /// Returns a deployment, Ada with her organization `ada`, and a client with her key.
 async fn setup() -> (App, Caller, PdnsClient) {
-    let app = App::start().await;
+    setup_with(|_| {}).await
+}
+
+async fn setup_with(change: impl FnOnce(&mut Config)) -> (App, Caller, PdnsClient) {
+    let app = App::with(change).await;
     let ada = app.sign_in("ada").await;
     let tool = PdnsClient::new(&app, Some(&key(&ada, &["dns:write"], Value::Null).await));
     (app, ada, tool)

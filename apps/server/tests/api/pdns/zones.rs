@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{PdnsClient, ZONES, key, rrset, rrsets, setup, zone_rrsets};
+use super::{PdnsClient, ZONES, key, rrset, rrsets, setup, setup_with, zone_rrsets};
+use crate::support::use_short_waits;
 
 const ZONE: &str = "/api/v1/servers/localhost/zones/example.org.";
 
@@ -342,7 +343,7 @@ async fn signed_zone_is_created_once_in_one_transaction() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_zone_does_not_block_other_organizations() {
-    let (app, _, tool) = setup().await;
+    let (app, _, tool) = setup_with(use_short_waits).await;
     let bob = app.sign_in("bob").await;
     tool.post(ZONES, json!({ "name": "example.org." })).await.expect(201);
     let holder = app.hold("SELECT id FROM dns.zones WHERE name = 'example.org' FOR UPDATE").await;

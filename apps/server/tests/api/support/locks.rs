@@ -37,8 +37,8 @@ impl App {
     }
 }
 
-/// Sends a request that waits for locks until `others` release them. A request gets 503 after a second of waiting, so it
-/// is repeated. Returns the last response.
+/// Sends a request that waits for locks until `others` release them. A request that waits for too long gets 503, so it is
+/// repeated. Returns the last response.
 pub async fn while_waiting(request: impl AsyncFn() -> ApiResponse, others: impl Future<Output = ()>) -> ApiResponse {
     let mut others = pin!(others);
     loop {

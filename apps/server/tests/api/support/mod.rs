@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::SignInMethods;
+use gateway::{MaxWaits, SignInMethods};
 use kernel::{AbuseLimits, ClockRng, Limits, Secret};
 use prometheus::Registry;
 use providers::CodeHostConfig;
@@ -22,6 +22,7 @@ use sandbox::{CREDIT_PRODUCT, PAYMENTS_WEBHOOK_SECRET, PRO_PRODUCT, TOPUP_PRODUC
 use serde_json::{Value, json};
 use server::config::CodeHostLogin;
 use server::{Config, Server};
+use testkit::LONG_TIMEOUTS;
 use tokio::sync::oneshot;
 use webhooks::VerifyingKeys;
 
@@ -273,15 +274,21 @@ fn mail_store(bundles: &std::path::Path) -> PathBuf {
     bundles.with_extension("mail")
 }
 
+/// Sets the waits and timeouts of the program, for a test about one of them. By default they are so long that no test
+/// reaches them, even on a busy machine, except the timeout of a request.
+pub fn use_short_waits(config: &mut Config) {
+    config.database.timeouts = store::Timeouts::default();
+    config.gateway.max_waits = MaxWaits::default();
+}
+
 fn config(database: &str, bundles: &std::path::Path) -> Config {
     let loopback = "127.0.0.1:0".parse().unwrap();
     Config {
         database: store::Config {
-            keys: testkit::keys(),
             // A connection costs as much time as the statements of a short test, and each one is opened only if all
             // others are in use. One organization can use four.
             connections: 6,
-            ..store::Config::new(Secret::new(database.to_owned()), "test")
+            ..testkit::store_config(database.to_owned())
         },
         // No server listens on this port. A test that verifies hostnames starts its own DNS server.
         dns_resolver: Some("127.0.0.1:9".parse().unwrap()),
@@ -339,6 +346,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
                 git: NonZeroU32::MAX,
             },
             max_concurrent_requests: 512,
+            max_waits: MaxWaits { write_permit: LONG_TIMEOUTS.acquire, connection: LONG_TIMEOUTS.acquire },
         },
         otlp_url: None,
     }

@@ -75,7 +75,7 @@ impl Kit {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(Duration::from_secs(10), wait).await.unwrap();
+        timeout(Duration::from_secs(60), wait).await.unwrap();
     }
 }
 

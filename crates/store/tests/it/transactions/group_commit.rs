@@ -53,7 +53,11 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
-        Self { kit: Kit::start().await, changes: Arc::default(), queued: Notify::new(), hangs: Notify::new() }
+        Self::on(Kit::start().await)
+    }
+
+    fn on(kit: Kit) -> Self {
+        Self { kit, changes: Arc::default(), queued: Notify::new(), hangs: Notify::new() }
     }
 
     async fn change(&self, then: Then, is_first: bool) -> Result<Seen> {
@@ -233,7 +237,7 @@ async fn group_does_not_deadlock_with_a_transaction_that_ends_several_sessions()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_that_waits_too_long_is_unavailable() {
-    let rig = Rig::start().await;
+    let rig = Rig::on(Kit::with(4).await);
     let waiting = async {
         let error = rig.change(Succeed, false).await.err().unwrap();
         rig.queued.notify_one();

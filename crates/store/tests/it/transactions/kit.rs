@@ -8,8 +8,8 @@ use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
 use kernel::audit::{Actor, Credential, Event};
 use kernel::{ClockRng, OrgId, Secret, SessionId, UserId};
 use serde_json::{Value, json};
-use store::{Config, Connection, Result, Store};
-use testkit::TestDatabase;
+use store::{Config, Connection, Result, Store, Timeouts};
+use testkit::{LONG_TIMEOUTS, TestDatabase};
 use uuid::Uuid;
 
 pub struct Kit {
@@ -27,23 +27,26 @@ struct Row {
 
 impl Kit {
     pub async fn start() -> Self {
-        Self::with(4).await
+        Self::open(4, 0, LONG_TIMEOUTS).await
     }
 
-    /// Starts with at most this many connections.
+    /// Starts with at most this many connections, and with the default timeouts.
     pub async fn with(connections: usize) -> Self {
-        Self::divided(connections, 0).await
+        Self::open(connections, 0, Timeouts::default()).await
     }
 
     /// Starts with this many connections, divided among this many threads.
     pub async fn divided(connections: usize, threads: usize) -> Self {
+        Self::open(connections, threads, LONG_TIMEOUTS).await
+    }
+
+    pub async fn open(connections: usize, threads: usize, timeouts: Timeouts) -> Self {
         let database = TestDatabase::create().await;
-        let open = |name: &str, connections, threads| {
-            let url = Secret::new(database.url());
-            Store::new(&Config { connections, threads, ..Config::new(url, name) }, ClockRng::system()).unwrap()
-        };
-        let kit =
-            Self { store: open("test", connections, threads), observer: open("observer", 4, 0), _database: database };
+        let named = |name: &str| Config::new(Secret::new(database.url()), name);
+        let open = |config: &Config| Store::new(config, ClockRng::system()).unwrap();
+        let store = open(&Config { connections, threads, timeouts, ..named("test") });
+        let observer = open(&Config { connections: 4, ..named("observer") });
+        let kit = Self { store, observer, _database: database };
         kit.db_execute(
             "CREATE TABLE note (id int CONSTRAINT note_pkey PRIMARY KEY, text text NOT NULL,
                  answers int CONSTRAINT note_answers_fkey REFERENCES note (id) DEFERRABLE INITIALLY DEFERRED);

@@ -4,7 +4,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::Text;
 use diesel_async::{RunQueryDsl as _, SimpleAsyncConnection as _};
 use kernel::{ApiError as _, Code};
-use store::{Connection, Result, Store};
+use store::{Connection, Result, Store, Timeouts};
 
 use super::kit::{Kit, pid, rows};
 
@@ -49,7 +49,7 @@ async fn closed_connection_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_have_timeouts_and_an_application_name() {
-    let kit = Kit::start().await;
+    let kit = Kit::with(1).await;
     let mut connection = kit.store.connection().await.unwrap();
     let settings = rows(
         &mut connection,
@@ -100,7 +100,7 @@ async fn shortest_wait_covers_all_requests_since_the_last_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thread_with_its_own_pool_leaves_the_other_connections_free() {
-    let kit = Kit::divided(8, 2).await;
+    let kit = Kit::open(8, 2, Timeouts::default()).await;
     // The shared pool has two connections, and each thread has three, one of them for lookups.
     let opened = on_server_thread(&kit.store, async |store| {
         let mut connections = Vec::new();
