@@ -1,8 +1,11 @@
 //! Locks of another transaction.
 
+use std::cell::Cell;
 use std::pin::pin;
+use std::time::Duration;
 
 use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+use futures_util::future::join_all;
 
 use super::{ApiResponse, App, eventually};
 
@@ -53,6 +56,45 @@ pub async fn while_waiting(request: impl AsyncFn() -> ApiResponse, others: impl 
                 return response;
             },
         }
+    }
+}
+
+/// Counts the changes that wait for a lock. No job locks these rows during the tests.
+const WAITING_CHANGES: &str = "SELECT count(*) FROM pg_stat_activity \
+     WHERE wait_event_type = 'Lock' AND query LIKE 'SELECT%UPDATE%' AND datname = current_database()";
+
+/// Runs `others` while 32 clients repeat a change that waits for locks, and gets 503. These are more clients than the
+/// server has connections. Returns when no client waits.
+pub async fn while_changes_wait(change: impl AsyncFn() -> ApiResponse, others: impl Future<Output = ()>) {
+    let is_over = Cell::new(false);
+    let client = async || loop {
+        let response = change().await;
+        assert_eq!(response.status, 503, "{response:?}");
+        if is_over.get() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let others = async {
+        others.await;
+        is_over.set(true);
+    };
+    tokio::join!(join_all((0..32).map(|_| client())), others);
+}
+
+impl App {
+    /// Sends a request during [`while_changes_wait`], while this number of changes waits for the lock. Asserts that no
+    /// more wait, so they cannot exhaust the connections. On a busy machine, the request may wait for a connection for
+    /// too long, so it is repeated.
+    pub async fn send_during_changes(&self, changes: i64, request: impl AsyncFn() -> ApiResponse) -> ApiResponse {
+        let waiting = async || self.database.number(WAITING_CHANGES).await;
+        eventually("a response", async || {
+            eventually("the changes wait", async || (waiting().await >= changes).then_some(())).await;
+            let response = request().await;
+            assert!(waiting().await <= changes, "the changes hold too many connections");
+            (response.status != 503).then_some(response)
+        })
+        .await
     }
 }
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway::{MaxWaits, SignInMethods};
 use kernel::{AbuseLimits, ClockRng, Limits, Secret};
@@ -26,7 +26,7 @@ use testkit::LONG_TIMEOUTS;
 use tokio::sync::oneshot;
 use webhooks::VerifyingKeys;
 
-pub use locks::{HeldLocks, while_waiting};
+pub use locks::{HeldLocks, while_changes_wait, while_waiting};
 pub use node::ManualNode;
 pub use openapi::Document;
 pub use pebble::Pebble;
@@ -258,15 +258,15 @@ pub fn time(value: &Value) -> kernel::Time {
 
 /// Polls until `poll` returns a value. The first polls follow each other more closely, because most waits are short.
 pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
-    let mut pause = Duration::from_millis(5);
-    for _ in 0..1200 {
+    let (began, mut pause) = (Instant::now(), Duration::from_millis(5));
+    loop {
         if let Some(value) = poll().await {
             return value;
         }
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out after 60 seconds: {what}");
         tokio::time::sleep(pause).await;
         pause = MAX_PAUSE.min(pause * 2);
     }
-    panic!("timed out after 60 seconds: {what}");
 }
 
 /// Returns the folder of the mail store, which is next to that of the bundle store.
