@@ -35,7 +35,6 @@ async fn admitted(servers: &[&App], caller: &Caller, each: usize) -> usize {
         }
     };
     let mut admitted = 0;
-    // A burst is smaller than the pool of a server, so no request waits too long for a connection.
     for _ in 0..each.div_ceil(8) {
         let burst = callers.iter().flat_map(|caller| std::iter::repeat_n(caller, 8));
         admitted += join_all(burst.map(&call)).await.into_iter().sum::<usize>();
