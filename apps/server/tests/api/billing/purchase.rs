@@ -1,7 +1,5 @@
 //! The purchase of the pro plan at the sandbox's payments provider, with its webhooks.
 
-use std::time::Duration;
-
 use sandbox::{PaymentsFault, PaymentsServer};
 use serde_json::{Value, json};
 use testkit::reserved_address;
@@ -207,7 +205,7 @@ async fn provider_that_hangs_blocks_nothing_else() {
             )
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    eventually("the calls", async || (kit.provider.hanging() == hanging.len()).then_some(())).await;
     let _ = kit.provider.pay(&checkout);
     kit.wait_for_status("pro", "active").await;
     kit.ada.patch("/v1/orgs/ada", json!({ "name": "Ada" })).await.expect(200);
