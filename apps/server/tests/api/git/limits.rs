@@ -177,6 +177,7 @@ async fn requests_are_limited_by_address() {
 async fn requests_are_limited_by_user() {
     let two = NonZeroU32::new(2).unwrap();
     let kit = Kit::with(|config| config.gateway.rate_limits.git = two, &[]).await;
+    kit.app.clock.stop();
     kit.create("app").await;
     let other = token(&kit.ada, &["git:read"]).await;
     let mia = token(&kit.app.add_member(&kit.ada, "ada", "mia", "member").await, &["git:read"]).await;

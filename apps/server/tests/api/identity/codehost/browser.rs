@@ -76,6 +76,7 @@ async fn two_tabs_sign_in_concurrently() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sign_in_expires_after_ten_minutes() {
     let fixture = Fixture::new().await;
+    fixture.app.clock.stop();
     let (late, in_time) = (fixture.start_sign_in().await, fixture.start_sign_in().await);
     let (first, second) = (fixture.authorize(&late).await, fixture.authorize(&in_time).await);
     fixture.app.clock.advance(590);
