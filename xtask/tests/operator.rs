@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use testkit::TestDatabase;
 
@@ -41,11 +41,11 @@ async fn credential_that_cannot_be_printed_is_reported() {
         (vec!["node", "renew", "edge"], "run `xtask node renew edge`"),
         ([&["oauth-client", "add"][..], &app].concat(), "then add the app again"),
     ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
         let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        xtask.args(&arguments).args(["--database-url", &database.url()]);
-        let mut started = xtask.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        drop(started.stdout.take());
-        let Output { status, stderr, .. } = started.wait_with_output().unwrap();
+        xtask.args(&arguments).args(["--database-url", &database.url()]).stdout(writer);
+        let Output { status, stderr, .. } = xtask.output().unwrap();
         let error = String::from_utf8(stderr).unwrap();
         assert!(!status.success() && error.contains(remedy), "{arguments:?}: {error}");
     }
