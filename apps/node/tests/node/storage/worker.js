@@ -196,6 +196,21 @@ export default {
           return new Response("ok");
         case "/zeros":
           return Response.json(await storage.put(key, zeros(Number(url.searchParams.get("bytes")))));
+        case "/large": {
+          // The response begins before the put ends, because the node waits for its beginning for a limited time.
+          const bytes = Number(url.searchParams.get("bytes"));
+          const stored = storage.put(key, zeros(bytes)).then((object) => JSON.stringify(object));
+          const encoder = new TextEncoder();
+          return new Response(new ReadableStream({
+            start(controller) {
+              controller.enqueue(encoder.encode(" "));
+            },
+            async pull(controller) {
+              controller.enqueue(encoder.encode(await stored));
+              controller.close();
+            },
+          }));
+        }
         case "/put":
           return Response.json(await storage.put(key, request.body));
         case "/get": {

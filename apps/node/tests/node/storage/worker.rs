@@ -221,7 +221,7 @@ async fn large_object_uses_little_memory() {
         assert_eq!(node.get(&format!("/zeros?key=warm&bytes={}", 8 << 20)).await.0, 200);
         let before = node.memory("VmRSS");
         node.reset_peak();
-        let (status, stored) = node.get(&format!("/zeros?key=large&bytes={size}")).await;
+        let (status, stored) = node.get(&format!("/large?key=large&bytes={size}")).await;
         assert_eq!(status, 200, "{stored}");
         let stored: Value = serde_json::from_str(&stored).unwrap();
         assert_eq!(stored["size"], size);
