@@ -50,13 +50,13 @@ async fn dump_that_needs_too_much_memory_ends_its_operation() {
 async fn dump_that_takes_too_long_ends_its_operation() {
     let limits = ProgramLimits { dump_time: Duration::from_secs(10), ..ProgramLimits::default() };
     let store = TestStore::start(Kind::Folder).await;
-    let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
-    let source = rig.create("prj_1").await;
-    source.session.batch_execute("CREATE TABLE t ()").await.unwrap();
-    source.session.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
+    let Some(mut rig) = Rig::start_with(store, NEVER, limits).await else { return };
+    let source = create_locked(&rig, "prj_1").await;
     let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
     assert_eq!((error.to_string().as_str(), error.is_permanent()), ("pg_dump takes longer than 10 s", true));
     source.session.batch_execute("COMMIT").await.unwrap();
+    rig.programs.limits = ProgramLimits::default();
+    rig.restart().await;
     rig.seal(&source, "opn_2").await;
 }
 
@@ -64,11 +64,13 @@ async fn dump_that_takes_too_long_ends_its_operation() {
 async fn backup_of_an_operation_that_takes_too_long_ends_the_operation() {
     let limits = ProgramLimits { long_dump_time: Duration::from_secs(20), ..ProgramLimits::default() };
     let store = TestStore::start(Kind::Folder).await;
-    let Some(rig) = Rig::start_with(store, NEVER, limits).await else { return };
+    let Some(mut rig) = Rig::start_with(store, NEVER, limits).await else { return };
     let source = create_locked(&rig, "prj_1").await;
     let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
     assert!(error.is_permanent() && error.to_string().starts_with("the dump takes longer than"), "{error}");
     source.session.batch_execute("COMMIT").await.unwrap();
+    rig.programs.limits = ProgramLimits::default();
+    rig.restart().await;
     rig.seal(&source, "opn_2").await;
 }
 
@@ -76,9 +78,12 @@ async fn backup_of_an_operation_that_takes_too_long_ends_the_operation() {
 async fn value_that_postgres_cannot_send_ends_the_operation() {
     let Some(rig) = Rig::start(TestStore::start(Kind::Folder).await, NEVER).await else { return };
     let source = rig.create("prj_1").await;
-    // As text, a bytea has twice its size, and Postgres cannot allocate more than 1 GiB for it.
-    let fill = "CREATE TABLE t AS SELECT convert_to(repeat('x', 536870911), 'UTF8') AS x";
-    source.session.batch_execute(fill).await.unwrap();
+    source.session.batch_execute("CREATE TABLE t (x bytea)").await.unwrap();
+    let superuser = rig.superuser(&source.entry.credentials.database).await;
+    // As text, a bytea has twice its size, and Postgres cannot allocate more than 1 GiB for it. Other functions need a
+    // second copy of the value.
+    let fill = "INSERT INTO public.t SELECT pg_read_binary_file('/dev/zero', 0, 536870911)";
+    superuser.batch_execute(fill).await.unwrap();
     let error = rig.try_seal(&source, "opn_1").await.unwrap_err();
     assert!(error.is_permanent() && error.to_string().contains("a row that is too large for pg_dump"), "{error}");
 }
@@ -116,7 +121,7 @@ async fn dump_whose_session_is_ended_repeatedly_ends_its_operation() {
 /// Tests that databases whose dumps take long do not delay the backups of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn long_dumps_leave_a_permit_to_short_ones() {
-    let limits = ProgramLimits { short_dump_time: Duration::from_secs(15), ..ProgramLimits::default() };
+    let limits = ProgramLimits { short_dump_time: Duration::from_secs(30), ..ProgramLimits::default() };
     let store = TestStore::start(Kind::Folder).await;
     let Some(rig) = Rig::start_with(store, Duration::from_secs(1), limits).await else { return };
     let long = [create_locked(&rig, "prj_1").await, create_locked(&rig, "prj_2").await];
