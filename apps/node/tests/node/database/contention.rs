@@ -142,10 +142,11 @@ async fn databases_with_the_most_sessions_lose_the_newest_when_connections_run_o
     }
 }
 
-/// Starts Postgres with this number of autovacuum workers. Waits until one of them vacuums the table `t` of `prj_a`.
-async fn start_vacuum(kit: &mut Kit, workers: u32) -> AdminConnection {
-    const IS_RUNNING: &str = "
-        SELECT count(*) FROM pg_stat_activity
+/// Starts Postgres with this number of autovacuum workers. Waits until one of them vacuums the table `t` of `prj_a`, and
+/// returns its process id.
+async fn start_vacuum(kit: &mut Kit, workers: u32) -> (AdminConnection, i64) {
+    const FIND: &str = "
+        SELECT coalesce(max(pid), 0) FROM pg_stat_activity
         WHERE backend_type = 'autovacuum worker' AND query LIKE 'autovacuum: VACUUM%public.t%'";
     let superuser = kit.superuser("postgres").await;
     for setting in ["autovacuum_naptime = '1s'".to_owned(), format!("autovacuum_max_workers = {workers}")] {
@@ -158,8 +159,20 @@ async fn start_vacuum(kit: &mut Kit, workers: u32) -> AdminConnection {
     session.batch_execute("DELETE FROM t").await.unwrap();
     let admin = Admin::new(Server::parse(&kit.postgres.url()).unwrap());
     let client = admin.connect().await.unwrap();
-    eventually("the vacuum", async || number(&client, IS_RUNNING).await == 1).await;
-    client
+    let mut pid = 0;
+    eventually("the vacuum", async || {
+        pid = number(&client, FIND).await;
+        pid > 0
+    })
+    .await;
+    (client, pid)
+}
+
+/// Ends the workers above these limits, and waits for the end of this one. Postgres may have started others.
+async fn assert_ended(client: &AdminConnection, limits: WorkerLimits, pid: i64) {
+    assert!(terminate_slow_workers(client, limits).await.unwrap() >= 1);
+    let exists = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+    eventually("the end of the worker", async || number(client, &exists).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,26 +187,26 @@ async fn slow_autovacuum_worker_ends_while_all_workers_are_busy() {
     let short = WorkerLimits { time: Duration::ZERO, surplus_time: Duration::ZERO, ..defaults };
 
     // Other workers are free.
-    let client = start_vacuum(&mut kit, 10).await;
+    let (client, pid) = start_vacuum(&mut kit, 10).await;
     assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 0);
     // The snapshot of the worker becomes old.
     for _ in 0..20 {
         client.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
     }
     assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
-    assert_eq!(terminate_slow_workers(&client, WorkerLimits { ids: 10, ..defaults }).await.unwrap(), 1);
+    assert_ended(&client, WorkerLimits { ids: 10, ..defaults }, pid).await;
     drop(client);
 
     // The worker does not notice that the database is above the age of the failsafe.
-    let client = start_vacuum(&mut kit, 10).await;
+    let (client, pid) = start_vacuum(&mut kit, 10).await;
     client.batch_execute("SET vacuum_failsafe_age = 0").await.unwrap();
     assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
-    assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 1);
+    assert_ended(&client, short, pid).await;
     drop(client);
 
-    let client = start_vacuum(&mut kit, 1).await;
+    let (client, pid) = start_vacuum(&mut kit, 1).await;
     assert_eq!(terminate_slow_workers(&client, defaults).await.unwrap(), 0);
-    assert_eq!(terminate_slow_workers(&client, short).await.unwrap(), 1);
+    assert_ended(&client, short, pid).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
