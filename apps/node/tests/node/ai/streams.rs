@@ -69,12 +69,13 @@ async fn events_pass_through_as_they_arrive() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_ends_only_after_its_usage_is_in_the_journal() {
     let Some(rig) = Rig::start().await else { return };
-    let body = streamed("Is the answer longer than one event?");
+    let mut body = streamed("Is the answer longer than one event?");
+    body["stream_options"] = json!({ "include_usage": true });
     // After this number of events, only the last one follows.
     rig.upstream.inject(Some(AiFault::Pause(7)));
     let mut response = rig.post("/chat", &body).await;
-    read_until(&mut response, "event?").await;
-    // The node reads the event with the usage, which the visitor does not see.
+    read_until(&mut response, r#""usage""#).await;
+    // If the stream took a second so far, the node records its progress now.
     sleep(Duration::from_millis(100)).await;
     // The next write to the journal waits until this pipe is read.
     let call = std::fs::read_dir(rig.dir.path().join("ai")).unwrap().next().unwrap().unwrap().path();
