@@ -30,6 +30,7 @@ use tokio::time::timeout;
 
 use crate::control_plane::{ControlPlane, Observation, State};
 use crate::running::{Dir, RunningNode, config};
+use crate::timeout::TIMEOUT;
 
 const HOST: &str = "app.localhost";
 
@@ -126,7 +127,7 @@ impl Rig {
                 }
             }
         };
-        let seen = timeout(Duration::from_secs(40), awaited).await;
+        let seen = timeout(TIMEOUT, awaited).await;
         assert!(seen.is_ok(), "timed out waiting for {state:?} of {project}");
         seen.unwrap()
     }

@@ -1,6 +1,6 @@
 //! HTTP-01 challenges.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -148,17 +148,20 @@ async fn client_has_one_lookup_of_a_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_of_a_client_are_limited() {
     let rig = Rig::start().await;
-    // On one connection, the requests are faster than the client gets permits, also on a busy machine.
+    // On one connection, the requests are faster than the client gets permits.
     let request = |number: usize| {
         let (path, connection) =
             (path(&format!("dddddddddddddddddddd{number}")), if number == 199 { "close" } else { "keep-alive" });
         format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: {connection}\r\n\r\n")
     };
+    let began = Instant::now();
     let responses = rig.node.visitor.raw_answer(&(0..200).map(request).collect::<String>()).await;
+    // A client has 64 permits, and gets one each 50 ms.
+    let permits = 65 + usize::try_from(began.elapsed().as_millis() / 50).unwrap();
     let count = |status: &str| responses.matches(&format!("HTTP/1.1 {status} ")).count();
     let (unknown, busy) = (count("404"), count("503"));
     assert_eq!((unknown + busy, rig.core.challenge_lookups()), (200, unknown), "{responses}");
-    assert!(unknown > 0 && busy > 0, "{unknown} lookups, {busy} refusals");
+    assert!((1..=permits).contains(&unknown), "{unknown} lookups, {permits} permits");
     rig.node.stop().await;
 }
 

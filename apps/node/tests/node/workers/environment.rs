@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use reqwest::Method;
@@ -106,14 +106,17 @@ async fn many_quick_changes_start_few_processes() {
     let Some(rig) = Rig::start().await else { return };
     rig.serves(&shows("1")).await;
     let visitors = Visitors::start(&rig);
+    let began = Instant::now();
     for number in 1..=20 {
         rig.core.set_secrets("app", &[("N", &number.to_string())]);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    // After a pause of 100 ms, the node does not wait for the next change. A busy machine makes such pauses.
+    let pauses = usize::try_from(began.elapsed().as_millis() / 100).unwrap();
     rig.node.visitor.sees(HOST, "/", 200, r#""N":"20""#).await;
     visitors.stop().await;
     let started = starts(&rig).await;
-    assert!(started <= 6, "{started} processes");
+    assert!(started <= 4 + pauses, "{started} processes and {pauses} pauses");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,15 +300,16 @@ async fn stopped_process_starts_with_the_current_environment_at_the_next_request
     rig.serves(&shows("1")).await;
     let run = rig.dir.path().join("run");
     until("exit of the idle worker", || fs::read_dir(&run).unwrap().count() == 1).await;
+    let before = starts(&rig).await;
     for number in 1..=3 {
         rig.core.set_secrets("app", &[("N", &number.to_string())]);
     }
     // The node receives this change after the others.
     rig.core.deploy("other", &[("assets/index.html", b"other")]);
     rig.node.visitor.sees("other.localhost", "/", 200, "other").await;
-    assert_eq!(starts(&rig).await, 1);
+    assert_eq!(starts(&rig).await, before);
     assert_eq!(seen(&rig.node.visitor).await, json!({ "version": "1", "N": "3" }));
-    assert_eq!(starts(&rig).await, 2);
+    assert_eq!(starts(&rig).await, before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
