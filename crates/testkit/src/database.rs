@@ -6,6 +6,7 @@
 
 use std::process::Command;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use diesel::sql_types::{BigInt, Jsonb};
 use diesel::{QueryResult, QueryableByName};
@@ -14,6 +15,7 @@ use kernel::{ClockRng, Digest, Digester};
 use serde_json::Value;
 use store::migrations::{self, Migrator};
 use tokio::sync::OnceCell;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use crate::sessions::Sessions;
@@ -117,6 +119,24 @@ impl TestDatabase {
     /// Closes the sessions of earlier statements. Postgres updates its statistics when a session ends.
     pub fn close_sessions(&self) {
         self.sessions.close();
+    }
+
+    /// Waits until no other session with this application name is open. Postgres updates its statistics when a session
+    /// ends.
+    ///
+    /// # Panics
+    /// Panics if a session does not end.
+    pub async fn wait_for_end_of_sessions(&self, application_name: &str) {
+        let open = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application_name}' \
+             AND datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        );
+        let ended = async {
+            while self.number(&open).await > 0 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        expect_ok(&open, timeout(Duration::from_secs(60), ended).await);
     }
 
     /// Runs an example of the crate under test with `SVC_DATABASE_URL` set to this database, and returns its output.

@@ -68,11 +68,7 @@ async fn bundle_is_found_without_reading_the_other_sites_of_the_node() {
     assert!(connection.bundle_is_placed(node, digest(1)).await.unwrap());
     assert!(!connection.bundle_is_placed(node, digest(2)).await.unwrap());
     drop(connection);
-    let connections =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database()";
-    while kit.db_number(connections).await != 1 {
-        tokio::task::yield_now().await;
-    }
+    kit.database.wait_for_end_of_sessions("").await;
     let read = kit.db_number(read).await - before;
     assert!((1..100).contains(&read), "{read} rows");
 }

@@ -255,21 +255,13 @@ async fn claim_does_not_read_projects_without_mail() {
     kit.db_execute(OTHER_PROJECTS).await;
     kit.database.close_sessions();
     let (now, limits) = (kit.now(), ClaimLimits { total: 20, per_project: 5 });
-    // Postgres updates the statistics when a connection closes.
-    let only_session = async || {
-        let sessions =
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database()";
-        while kit.database.number(sessions).await != 1 {
-            tokio::task::yield_now().await;
-        }
-    };
     let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_user_tables";
-    only_session().await;
+    kit.database.wait_for_end_of_sessions("").await;
     let before = kit.database.number(read).await;
     let mut connection = store::Connection::establish(&kit.database.url()).await.unwrap();
     let claimed = connection.delivery_claim(kit.node, now, now.plus_seconds(300), limits).await.unwrap();
     drop(connection);
-    only_session().await;
+    kit.database.wait_for_end_of_sessions("").await;
     let read = kit.database.number(read).await - before;
     assert_eq!(claimed.iter().map(|claim| claim.id).collect::<Vec<_>>(), [id]);
     assert!((1..1000).contains(&read), "{read} rows");

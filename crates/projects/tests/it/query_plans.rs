@@ -42,11 +42,7 @@ async fn measured(kit: &Kit, work: impl AsyncFnOnce(&mut store::Connection)) -> 
     let mut connection = store::Connection::establish(&kit.database.url()).await.unwrap();
     work(&mut connection).await;
     drop(connection);
-    let connections =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database()";
-    while kit.database.number(connections).await != 1 {
-        tokio::task::yield_now().await;
-    }
+    kit.database.wait_for_end_of_sessions("").await;
     let after = cost(kit).await;
     (after.0 - before.0, after.1 - before.1)
 }

@@ -86,11 +86,7 @@ async fn pages_of_a_zone_without_statistics_are_read_in_index_order() {
     }
     drop(connection);
     assert_eq!(read, 20_001);
-    let connections =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database()";
-    while kit.database.number(connections).await != 1 {
-        tokio::task::yield_now().await;
-    }
+    kit.database.wait_for_end_of_sessions("").await;
     let fetched = kit.database.number(fetched).await - before;
     assert!((20_000..30_000).contains(&fetched), "{fetched} rows");
 }
