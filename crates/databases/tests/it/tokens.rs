@@ -123,8 +123,19 @@ async fn unconfirmed_revocation_holds_and_a_repeated_one_waits_again() {
     assert_eq!(code(refused), "unavailable");
     assert!(kit.tokens(at).await.is_empty());
     assert!(kit.part(at).await.unwrap().tokens.is_empty());
+    // The last statement of a poll shows that the request waits.
+    let begun = kit.db_rows("SELECT clock_timestamp()::text AS at").await[0]["at"].as_str().unwrap().to_owned();
+    let polls = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'test' AND datname = current_database() \
+         AND query LIKE '%project_plans%' AND query_start > '{begun}'"
+    );
+    let waits = async {
+        while kit.db_number(&polls).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
     let (revoked, ()) = join(kit.revoke(at, token.user), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::timeout(Duration::from_secs(60), waits).await.unwrap();
         kit.apply(at).await;
     })
     .await;
