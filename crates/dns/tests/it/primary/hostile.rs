@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::RecordType as Kind;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 use super::kit::{NOW, Rig, key, question, receive, send, signed, signer, transfer};
 
@@ -115,7 +116,9 @@ async fn idle_connections_time_out_and_do_not_block_others() {
     }
     transfer(&mut rig.connect().await, question("example.org.", Kind::AXFR, None)).await;
     for stream in &mut idle {
-        assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
+        let mut byte = [0; 1];
+        let end = timeout(Duration::from_secs(60), stream.read(&mut byte));
+        assert_eq!(end.await.expect("the end of the connection").unwrap_or(0), 0);
     }
-    assert!((Duration::from_secs(9)..Duration::from_secs(15)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!(start.elapsed() > Duration::from_secs(9), "{:?}", start.elapsed());
 }

@@ -69,7 +69,7 @@ impl Rig {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         socket.send_to(message, self.at).await.unwrap();
         let mut buffer = [0; 4096];
-        let length = timeout(Duration::from_secs(2), socket.recv(&mut buffer)).await.ok()?.unwrap();
+        let length = timeout(Duration::from_secs(30), socket.recv(&mut buffer)).await.ok()?.unwrap();
         Some(Message::from_vec(&buffer[..length]).unwrap())
     }
 }
