@@ -1,16 +1,16 @@
 //! The node loses no accepted mail when its process is killed.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::control_plane::{BLOG, ControlPlane, SHOP, TOKEN};
 use super::fixture::HOST;
@@ -89,14 +89,22 @@ async fn send_until_killed(
 }
 
 async fn wait_until_ready(address: SocketAddr) {
-    while TcpStream::connect(address).await.is_err() {
-        sleep(Duration::from_millis(10)).await;
-    }
+    let ready = async {
+        while TcpStream::connect(address).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), ready).await.unwrap();
 }
 
 #[tokio::test]
 async fn acknowledged_mail_survives_kills() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // While this socket is open, no other process gets the port. The node can listen on it, because both sockets set
+    // `SO_REUSEADDR`.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = reserved.local_addr().unwrap();
     let (core, directory) = (ControlPlane::start(), tempfile::tempdir().unwrap());
     let mut journal = Vec::new();
     for round in 0..6 {
