@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use diesel::prelude::*;
-use diesel::sql_types::{Array, BigInt, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
 use kernel::Time;
 use kernel::seal::Sealed;
@@ -25,6 +25,9 @@ pub(super) struct ClaimedMessage {
     attempts: i32,
     created_at: Time,
     retry_until: Time,
+    /// The tenant at which the search for tenants ended, if it was necessary.
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    pub(super) last_visited: Option<Uuid>,
 }
 
 /// An attempt to deliver a message. Its result is written only while it is the latest attempt and the row exists.
@@ -49,42 +52,57 @@ pub struct Counts {
 // Tenants take turns: a message comes after those of tenants with fewer deliveries in progress, however long it waits.
 // Equal tenants follow each other in the order of their ids, so that tenants with old messages cannot delay the others.
 //
-// A claim considers at most 64 tenants with due messages, so that its cost does not depend on their number. `tenants`
-// skips through the index from tenant to tenant. It begins after the tenant $6, and at the end of the index it continues
-// with the first tenant, up to $6. `last` is the highest tenant that may follow. The row with position 0 is only the
-// start. `due` has more messages than one claim needs, because concurrent claims may have locked some.
+// `newest` reads the due messages through the index by time, newest first, and none that are not due. If there are
+// fewer than 65, their tenants are all tenants with due messages. Otherwise, one tenant may have all of them, so
+// `visited` also skips through the other index from tenant to tenant. It begins after the tenant $6, and at the end of
+// the index it continues with the first tenant, up to $6. It ends after 64 tenants with due messages, or after 100
+// tenants. `last` is the highest tenant that may follow. The row with position 0 is only the start.
+//
+// A claim considers at most 64 tenants, so that its cost does not depend on their number. `due` has more messages than
+// one claim needs, because concurrent claims may have locked some.
+//
+// Because of its collation, only `newest` can use the index by time. Without statistics, Postgres may otherwise use it
+// for `visited`, and read all messages for each tenant.
 //
 // Selects the ids with an array. Postgres may run `IN (SELECT …)` for each row of the outer table, and would then claim
 // more than `LIMIT`.
-const CLAIM: &str = "WITH RECURSIVE tenants AS (
-         SELECT $6 AS tenant_id, 0 AS position, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid AS last
+const CLAIM: &str = "WITH RECURSIVE newest AS (
+         SELECT tenant_id FROM store.outbox
+         WHERE topic COLLATE \"C\" = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
+         ORDER BY next_attempt_at DESC LIMIT 65),
+     visited AS (
+         SELECT $6 AS tenant_id, false AS is_due, 0 AS position, 0 AS due,
+             'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid AS last
+         WHERE (SELECT count(*) FROM newest) = 65
          UNION ALL
-         SELECT next.tenant_id, t.position + 1, next.last
-         FROM tenants t CROSS JOIN LATERAL (
-             (SELECT tenant_id, t.last FROM store.outbox
-                 WHERE topic = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
-                     AND tenant_id > t.tenant_id AND tenant_id <= t.last
-                 ORDER BY tenant_id LIMIT 1)
+         SELECT next.tenant_id, next.is_due, v.position + 1, v.due + next.is_due::int, next.last
+         FROM visited v CROSS JOIN LATERAL (
+             (SELECT tenant_id, next_attempt_at <= $3 AS is_due, v.last FROM store.outbox
+                 WHERE topic = $2 AND dead_lettered_at IS NULL AND tenant_id > v.tenant_id AND tenant_id <= v.last
+                 ORDER BY tenant_id, next_attempt_at LIMIT 1)
              UNION ALL
-             (SELECT tenant_id, $6 FROM store.outbox
-                 WHERE topic = $2 AND dead_lettered_at IS NULL AND next_attempt_at <= $3
-                     AND tenant_id <= $6 AND t.last > $6
-                 ORDER BY tenant_id LIMIT 1)
+             (SELECT tenant_id, next_attempt_at <= $3, $6 FROM store.outbox
+                 WHERE topic = $2 AND dead_lettered_at IS NULL AND tenant_id <= $6 AND v.last > $6
+                 ORDER BY tenant_id, next_attempt_at LIMIT 1)
              LIMIT 1) next
-         WHERE t.position < 64),
+         WHERE v.position < 100 AND v.due < 64),
+     tenants AS (
+         SELECT tenant_id FROM (
+             SELECT tenant_id FROM newest UNION SELECT tenant_id FROM visited WHERE is_due) found
+         ORDER BY tenant_id <= $6, tenant_id LIMIT 64),
      due AS (
-         SELECT m.id, t.position, m.number + (SELECT count(*) FROM unnest($5) busy WHERE busy = t.tenant_id) AS turn
+         SELECT m.id, t.tenant_id, m.number + (SELECT count(*) FROM unnest($5) busy WHERE busy = t.tenant_id) AS turn
          FROM tenants t CROSS JOIN LATERAL (
              SELECT id, row_number() OVER (ORDER BY next_attempt_at, id) AS number FROM store.outbox
              WHERE topic = $2 AND tenant_id = t.tenant_id AND dead_lettered_at IS NULL AND next_attempt_at <= $3
              ORDER BY next_attempt_at, id LIMIT $4 + 56) m
-         WHERE t.position > 0
-         ORDER BY turn, position LIMIT $4 + 56)
+         ORDER BY turn, t.tenant_id <= $6, t.tenant_id LIMIT $4 + 56)
      UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
          SELECT o.id FROM due JOIN store.outbox o ON o.id = due.id
          WHERE o.dead_lettered_at IS NULL AND o.next_attempt_at <= $3
-         ORDER BY due.turn, due.position LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
-     RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, retry_until";
+         ORDER BY due.turn, due.tenant_id <= $6, due.tenant_id LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
+     RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, retry_until,
+         (SELECT tenant_id FROM visited ORDER BY position DESC LIMIT 1) AS last_visited";
 
 // A message without an attempt that is not due waits for its time, not for its receiver.
 const COUNT: &str = "SELECT
@@ -110,7 +128,8 @@ pub(super) async fn claim(
         .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
         .bind::<Array<SqlUuid>, _>(busy)
         .bind::<SqlUuid, _>(last_tenant);
-    Ok(Prepared(query).load(connection).await?)
+    // Planned for each claim: a cached plan from when the table was empty would read the whole table for each tenant.
+    Ok(query.load(connection).await?)
 }
 
 impl Store {

@@ -135,9 +135,13 @@ impl DeliveryLoop {
         let mut connection = self.store.connection().await?;
         let claimed = queue::claim(&mut connection, topic, free_slots, &busy, self.last_tenant, now, until).await?;
         drop(connection);
-        // The claim begins after the last tenant, so the tenants up to this one come at its end.
-        let furthest = claimed.iter().map(|message| message.tenant_id).max_by_key(|id| (*id <= self.last_tenant, *id));
-        self.last_tenant = furthest.unwrap_or(self.last_tenant);
+        // The claim begins after the last tenant, so the tenants up to this one come at its end. The next one begins no
+        // later than after the tenants that this one has visited, so that it skips none.
+        let last = self.last_tenant;
+        let order = |id: &Uuid| (*id <= last, *id);
+        let furthest = claimed.iter().map(|message| message.tenant_id).max_by_key(order);
+        let visited = claimed.first().and_then(|message| message.last_visited);
+        self.last_tenant = furthest.into_iter().chain(visited).min_by_key(order).unwrap_or(last);
         let more = claimed.len() >= free_slots;
         for message in claimed {
             let span = tracing::info_span!("deliver", topic, id = %message.attempt().id);

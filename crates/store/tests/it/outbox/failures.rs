@@ -199,7 +199,7 @@ async fn worker_survives_failing_statements() {
          NOTIFY outbox";
     kit.database.run(away).await;
     let refused = "(SELECT FROM pg_stat_activity JOIN away ON query_start > since \
-         WHERE query LIKE 'WITH RECURSIVE tenants%' AND state = 'idle' LIMIT 1) refused";
+         WHERE query LIKE 'WITH RECURSIVE newest%' AND state = 'idle' LIMIT 1) refused";
     kit.wait_for_rows(1, refused).await;
     kit.database.run("ALTER TABLE store.gone RENAME TO outbox").await;
     kit.enqueue("two").await;

@@ -1,4 +1,4 @@
-//! Claims while many organizations have due messages.
+//! Claims while many organizations have messages, or organizations have many.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -71,5 +71,68 @@ async fn each_organization_has_its_turn_before_any_has_another() {
         let arrival = receiver.next().await;
         assert!(served.insert(arrival.message.key.clone()), "{} was served before", arrival.message.key);
         held.push(arrival);
+    }
+}
+
+/// Tests claims of many due messages while another organization has many messages that wait for a retry.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_does_not_read_the_messages_that_wait_for_a_retry() {
+    const FILL: &str = "
+        ALTER TABLE store.outbox SET (autovacuum_enabled = false);
+        INSERT INTO store.outbox (id, topic, tenant_id, key, payload, key_id, attempts, next_attempt_at, retry_until,
+                created_at)
+            SELECT gen_random_uuid(), 'mail', '00000000-0000-0000-0000-000000000001', '', '', '', 1, 'infinity',
+                'infinity', now()
+            FROM generate_series(1, 50000)";
+    // Only claims read these indexes.
+    const BLOCKS: &str = "SELECT sum(idx_blks_hit + idx_blks_read) FROM pg_statio_user_indexes
+        WHERE indexrelname IN ('outbox_topic_tenant_id_next_attempt_at_idx', 'outbox_topic_next_attempt_at_idx')";
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    kit.database.run(FILL).await;
+    kit.database.close_sessions();
+    kit.database.wait_for_end_of_sessions("").await;
+    let before = kit.database.number(BLOCKS).await;
+    kit.enqueue_for_orgs(1, 200).await;
+    let worker = kit.store.spawn_outbox_worker(receiver.clone());
+    for _ in 0..200 {
+        receiver.next().await.accept();
+    }
+    worker.stop().await;
+    let Kit { store, database, .. } = kit;
+    drop(store);
+    database.wait_for_end_of_sessions("test").await;
+    let read = database.number(BLOCKS).await - before;
+    // There are 25 to 200 claims, of about 20 blocks each. The waiting messages have more than 600.
+    assert!((200..10_000).contains(&read), "{read} blocks");
+}
+
+/// Tests claims while one organization has many due messages, another an older one, and the others wait for retries.
+#[tokio::test(flavor = "multi_thread")]
+async fn organization_among_many_waiting_ones_has_its_turn() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    // The ids of organizations contain their times of creation.
+    kit.enqueue_for_orgs(1, 200).await;
+    kit.clock.advance(1);
+    kit.enqueue_for_orgs(150, 1).await;
+    kit.database
+        .run(
+            "UPDATE store.outbox SET next_attempt_at = 'infinity'
+             WHERE created_at > (SELECT min(created_at) FROM store.outbox)",
+        )
+        .await;
+    kit.clock.advance(1);
+    kit.enqueue_for_orgs(1, 1).await;
+    kit.database
+        .run(
+            "UPDATE store.outbox SET key = 'older', next_attempt_at = created_at - interval '1 hour'
+             WHERE created_at = (SELECT max(created_at) FROM store.outbox)",
+        )
+        .await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    for delivered in 0.. {
+        assert!(delivered < 50, "the older message waits for the others");
+        if receiver.next().await.accept().key == "older" {
+            break;
+        }
     }
 }
