@@ -16,7 +16,7 @@ use super::{Domains, MIN_ORDER_TIME, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
 use crate::model::{ChargeState, Domain, DomainRenewal, DomainState};
 use crate::ports::{RegistrarError, RenewalOrder};
-use crate::repository::{ChargeRecord, DomainRecord, DomainRepository as _};
+use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
 
 /// The kind of the saga.
 pub(super) const RENEWAL: &str = "domains.renewal";
@@ -80,10 +80,11 @@ enum Started {
 
 impl Domains {
     /// Renews a domain, and enqueues the charge. A request during a renewal waits for the same renewal. A request for
-    /// the same number of years within a day after a renewal counts as a repetition and has no effect: the caller may
-    /// have lost the first response, or received [`DomainError::RegistrarFailed`] before a background job completed the
-    /// renewal. This does not apply if both requests have an idempotency key and the first one received its response:
-    /// another key then means another renewal. Does not commit the actor's idempotency claim.
+    /// the same number of years within a day after a renewal counts as a repetition, which only charges the declined
+    /// renewals of the organization: the caller may have lost the first response, or received
+    /// [`DomainError::RegistrarFailed`] before a background job completed the renewal. This does not apply if both
+    /// requests have an idempotency key and the first one received its response: another key then means another renewal.
+    /// Does not commit the actor's idempotency claim.
     ///
     /// The platform pays the registrar first. So that an organization cannot renew at the platform's expense, it has at
     /// most one requested renewal that is in progress or unpaid: a new one first completes and charges the earlier
@@ -163,7 +164,11 @@ impl Domains {
                 }
                 let claim = actor.idempotency.map(|claim| claim.id);
                 if let Some(repeated) = self.find_repeated(tx, &key, years, claim).await? {
-                    return Ok(Started::Saga(repeated));
+                    // The user may repeat the request after the notification about a declined charge.
+                    let unpaid = tx.charges_before_renewal(locked.org, locked.id).await?;
+                    let declined = unpaid.into_iter().find(|charge| charge.state == ChargeState::Declined);
+                    let declined = declined.filter(|_| self.ports.payments.is_some());
+                    return Ok(declined.map_or(Started::Saga(repeated), Started::Unpaid));
                 }
                 if self.ports.payments.is_some() {
                     // Concurrent requests of the organization must not start several renewals.

@@ -193,6 +193,22 @@ async fn renewal_of_a_dead_letter_is_declined_and_never_charged() {
     assert_eq!(kit.world.state().notices, [(kit.org, notice)]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_renewal_pays_its_declined_charge() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().declined.push(kit.org);
+    let expires_at = kit.renew(1).await.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.world.charges(kit.org), (1, 0), "the purchase");
+    kit.world.state().declined.clear();
+    for _ in 0..2 {
+        assert_eq!(kit.renew(1).await.unwrap(), expires_at);
+        assert_eq!((kit.renewals(), kit.world.charges(kit.org)), (1, (2, 0)));
+    }
+    assert_eq!(kit.count("domains.charges WHERE state <> 'paid'").await, 0);
+}
+
 /// An organization that does not pay cannot renew further at the platform's expense.
 #[tokio::test(flavor = "multi_thread")]
 async fn declined_renewal_is_paid_before_the_next_one() {
@@ -201,10 +217,11 @@ async fn declined_renewal_is_paid_before_the_next_one() {
     kit.world.state().declined.push(kit.org);
     let expires_at = kit.renew(1).await.unwrap();
     kit.deliver().await;
-    // A repeated request is the same renewal.
-    assert_eq!(kit.renew(1).await.unwrap(), expires_at);
-    for _ in 0..2 {
-        let Err(DomainError::RenewalUnpaid { name, until, cents }) = kit.renew(2).await else { panic!("not refused") };
+    // Neither a repeated request nor another renewal succeeds.
+    for years in [1, 2, 2] {
+        let Err(DomainError::RenewalUnpaid { name, until, cents }) = kit.renew(years).await else {
+            panic!("not refused")
+        };
         assert_eq!((name.as_str(), until, cents), (NAME, expires_at, RENEWAL));
     }
     kit.world.state().declined.clear();
