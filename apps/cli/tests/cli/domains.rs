@@ -105,6 +105,8 @@ async fn unbilled_renewals_are_shown_before_they_are_charged() {
     let cents = shown["unbilledCents"].as_i64().unwrap();
     assert!(cents > 0 && shown["unpaidCents"] == cents, "{shown}");
     let price = format!("${}.{:02}", cents / 100, cents % 100);
+    let shown = kit.run(&["show", "shop.com"]).succeeds();
+    shown.stderr_contains(&format!("Unpaid renewals are charged before the next renewal: {price}"));
     let renewal = kit.run(&["renew", "shop.com"]).fails(2);
     renewal.stderr_contains(&format!("Unpaid renewals are charged first: {price}"));
     let unconfirmed = kit.run(&["auto-renew", "shop.com", "on"]).fails(2);

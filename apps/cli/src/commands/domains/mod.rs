@@ -94,7 +94,13 @@ impl Domains {
                 });
             }
             Self::Show { name } => {
-                return svc.out.response(&client.domains_get(&org, &name).send().await?, show_detail);
+                let detail = client.domains_get(&org, &name).send().await?;
+                svc.out.response(&detail, show_detail)?;
+                if detail.unpaid_cents > 0 {
+                    let cents = from_cents(detail.unpaid_cents);
+                    svc.out.info(format!("Unpaid renewals are charged before the next renewal: {cents}"));
+                }
+                return Ok(());
             }
             Self::AuthCode { name } => {
                 let code = client.domains_create_auth_code(&org, &name).send().await?;
