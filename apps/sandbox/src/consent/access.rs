@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use super::{Consent, Login, add_user};
-use crate::html::{Html, page};
+use super::{Consent, Login, fault_page};
 use crate::http::{Request, Response};
 
 impl Consent {
@@ -12,12 +11,7 @@ impl Consent {
         let body = json!({ "to": request.parameter("to"), "next": request.parameter("next") });
         match self.api.post("/v1/access/authorize", Some(&login.token), &body).await {
             Ok(response) => Response::redirect(response["redirect"].as_str().unwrap_or_default()),
-            Err(error) => {
-                let mut html = Html::default();
-                add_user(&mut html, login, request);
-                html.fault(&error.to_string());
-                page("Open a protected site", &html)
-            }
+            Err(error) => fault_page("Open a protected site", login, request, &error.to_string()),
         }
     }
 }
