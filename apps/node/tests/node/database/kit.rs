@@ -22,10 +22,6 @@ use crate::visitor::Visitor;
 /// The password of every login.
 pub const PASSWORD: &str = "hush";
 
-/// Selects the names of the tombstones, which admit only superusers.
-pub const TOMBSTONES: &str =
-    "SELECT datname::text FROM pg_database JOIN svc.tombstones ON name = datname WHERE datconnlimit = 0";
-
 pub struct Kit {
     pub postgres: PrivatePostgres,
     pub core: ControlPlane,
@@ -281,6 +277,13 @@ pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 /// Returns a number that a statement returns.
 pub async fn number(client: &Client, statement: &str) -> i64 {
     client.query_one(&format!("SELECT ({statement})::bigint"), &[]).await.unwrap().get(0)
+}
+
+/// Returns the names of the tombstones, which admit only superusers.
+pub async fn tombstones(client: &Client) -> Vec<String> {
+    const FIND: &str =
+        "SELECT datname::text FROM pg_database JOIN svc.tombstones ON name = datname WHERE datconnlimit = 0";
+    client.query(FIND, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
 pub fn verifier(password: &str) -> Verifier {

@@ -8,7 +8,7 @@ use protocol::{DatabaseOperationKind, GenerationRef, OperationPhase, OperationRe
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::kit::{Kit, PASSWORD, TOMBSTONES, eventually, number};
+use super::kit::{Kit, PASSWORD, eventually, number, tombstones};
 
 const CONTENT: &str = "
     CREATE TABLE notes (id bigserial PRIMARY KEY, text text NOT NULL);
@@ -109,10 +109,10 @@ async fn restore_under_writers_is_exact() {
     let session = kit.session("prj_a").await;
     assert_eq!(number(&session, late).await, drained);
     // The replaced databases are tombstones, which refuse all logins.
-    let tombstones = admin.query(TOMBSTONES, &[]).await.unwrap();
+    let tombstones = tombstones(&admin).await;
     assert_eq!(tombstones.len(), 2);
-    for row in tombstones {
-        assert!(kit.log_in(&kit.app("prj_a"), PASSWORD, row.get(0)).await.is_err());
+    for tombstone in tombstones {
+        assert!(kit.log_in(&kit.app("prj_a"), PASSWORD, &tombstone).await.is_err());
     }
     // The retention of the tombstones ends.
     admin.batch_execute("UPDATE svc.tombstones SET drop_at = now()").await.unwrap();

@@ -4,11 +4,9 @@ use std::fs;
 
 use protocol::{DatabaseOperationKind, OperationPhase};
 
-use super::kit::{Kit, PASSWORD, eventually, number};
+use super::kit::{Kit, PASSWORD, eventually, number, tombstones};
 
 const ROLES: &str = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^(app|node|dump|tok)_'";
-const TOMBSTONES: &str =
-    "SELECT count(*) FROM pg_database d JOIN svc.tombstones t ON t.name = d.datname WHERE datconnlimit = 0";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_database_leaves_a_generation_and_a_tombstone() {
@@ -28,7 +26,7 @@ async fn deleted_database_leaves_a_generation_and_a_tombstone() {
     assert!(kit.log_in(&app, PASSWORD, &database).await.is_err());
     let admin = kit.superuser("svc_node").await;
     eventually("the end of the roles", async || number(&admin, ROLES).await == 0).await;
-    assert_eq!(number(&admin, TOMBSTONES).await, 1);
+    assert_eq!(tombstones(&admin).await.len(), 1);
     // A restart repeats the report.
     kit.restart_node();
     let reports = kit.core.reports_of("prj_a", "database").len();
@@ -66,11 +64,11 @@ async fn only_a_full_state_removes_a_database() {
     let (app, database) = (kit.app("prj_a"), kit.name("prj_a"));
     assert!(kit.log_in(&app, PASSWORD, &database).await.is_err());
     let admin = kit.superuser("svc_node").await;
-    assert_eq!(number(&admin, TOMBSTONES).await, 0);
+    assert_eq!(tombstones(&admin).await.len(), 0);
     // If a part cannot be read, its database is kept, even after a restart.
     kit.core.make_unavailable("prj_b", "database");
     kit.restart_node();
-    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+    eventually("the tombstone", async || tombstones(&admin).await.len() == 1).await;
     eventually("the generation", async || kit.generations("prj_a", "final").len() == 1).await;
     for project in ["prj_b", "prj_c"] {
         assert_eq!(number(&kit.session(project).await, "SELECT n FROM t").await, 42);
@@ -93,7 +91,7 @@ async fn database_that_was_replaced_while_the_node_was_offline_is_removed() {
     assert_eq!(number(&kit.session("prj_a").await, tables).await, 0);
     eventually("the generation", async || kit.generations("prj_a", "final").len() == 1).await;
     let admin = kit.superuser("svc_node").await;
-    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+    eventually("the tombstone", async || tombstones(&admin).await.len() == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,7 +117,7 @@ async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
     let past = "UPDATE svc.databases SET unlisted_since = now() - interval '25 hours'";
     admin.batch_execute(past).await.unwrap();
     kit.restart_node_after_kill();
-    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+    eventually("the tombstone", async || tombstones(&admin).await.len() == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,12 +135,12 @@ async fn removed_database_becomes_a_tombstone_after_a_day_of_failed_backups() {
     eventually("two failures", async || failed(&kit) > 1).await;
     let admin = kit.superuser("svc_node").await;
     kit.node.kill();
-    assert_eq!(number(&admin, TOMBSTONES).await, 0);
+    assert_eq!(tombstones(&admin).await.len(), 0);
     let past = "UPDATE svc.databases SET removal_failed_at = removal_failed_at - interval '25 hours'
         WHERE removal IS NOT NULL AND removal_failed_at IS NOT NULL";
     assert_eq!(admin.execute(past, &[]).await.unwrap(), 1);
     kit.restart_node_after_kill();
-    eventually("the tombstone", async || number(&admin, TOMBSTONES).await == 1).await;
+    eventually("the tombstone", async || tombstones(&admin).await.len() == 1).await;
     // The node may have been down for the whole day, so its first failure does not count.
     eventually("two failures", async || failed(&kit) > 1).await;
     assert!(kit.generations("prj_a", "final").is_empty());

@@ -3,7 +3,7 @@
 use testkit::PrivatePostgres;
 use tokio_postgres::error::SqlState;
 
-use super::kit::{Kit, PASSWORD, TOMBSTONES, number};
+use super::kit::{Kit, PASSWORD, number, tombstones};
 
 /// Executes the commands of docs/operations.md, section "Databases of projects".
 #[tokio::test(flavor = "multi_thread")]
@@ -32,9 +32,10 @@ async fn pg_upgrade_keeps_databases_and_tombstones() {
         kit.session(project).await.batch_execute("SELECT FROM pg_stat_activity").await.unwrap_err();
     }
     let (app, admin) = (kit.app("prj_a"), kit.superuser("svc_node").await);
-    let tombstone: String = admin.query_one(TOMBSTONES, &[]).await.unwrap().get(0);
-    assert!(kit.log_in(&app, PASSWORD, &tombstone).await.is_err());
-    let session = kit.superuser(&tombstone).await;
+    let tombstones = tombstones(&admin).await;
+    let [tombstone] = &tombstones[..] else { panic!("{tombstones:?}") };
+    assert!(kit.log_in(&app, PASSWORD, tombstone).await.is_err());
+    let session = kit.superuser(tombstone).await;
     assert_eq!(number(&session, "SELECT n FROM t").await, 42);
     session.batch_execute(&format!("SET ROLE {app}")).await.unwrap();
     let error = session.batch_execute("SELECT FROM pg_stat_activity").await.unwrap_err();
