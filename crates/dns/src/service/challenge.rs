@@ -41,7 +41,7 @@ impl Dns {
         if self.hosting.is_none() {
             return Ok(ChallengeResult::NoZone);
         }
-        let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host).await? else {
+        let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host, None).await? else {
             return Ok(ChallengeResult::NoZone);
         };
         let zone_name = zone.name.as_str().to_owned();

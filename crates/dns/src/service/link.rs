@@ -55,8 +55,13 @@ impl Dns {
     pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<LinkResult> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(LinkResult::NoZone) };
         // The caller can lock all of them for the certificate of the hostname, in this order.
-        self.lock_all_enclosing_zones(tx, &[(org, host.to_owned())]).await?;
-        let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host).await? else { return Ok(LinkResult::NoZone) };
+        let mut locked = None;
+        for zone in tx.zones_enclosing(org, host).await? {
+            locked = tx.zone_lock(org, &zone).await?;
+        }
+        let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host, locked).await? else {
+            return Ok(LinkResult::NoZone);
+        };
         let records = hosting.link_records(&owner, &zone.name);
         let zone_name = zone.name.as_str().to_owned();
         let Some(stored) = rrsets_at_host(tx, &zone, host, &owner).await? else {
@@ -91,25 +96,27 @@ impl Dns {
         })
     }
 
-    /// Locks the most specific zone that contains a name. Returns the zone and the owner name in it. Returns `None` if
-    /// there is no such zone, if it belongs to another organization, or if zones change concurrently all the time.
+    /// Locks the most specific zone that contains a name, unless `locked` is this zone. Returns the zone and the owner
+    /// name in it. Returns `None` if there is no such zone, if it belongs to another organization, or if zones change
+    /// concurrently all the time.
     pub(super) async fn lock_enclosing_zone(
         &self,
         tx: &mut Connection,
         org: OrgId,
         host: &str,
+        mut locked: Option<ZoneRecord>,
     ) -> Result<Option<(ZoneRecord, OwnerName)>> {
-        let mut nearest = tx.zone_enclosing(org, host).await?;
-        for _ in 0..MAX_LOCK_ATTEMPTS {
-            let Some((_, name)) = nearest else { return Ok(None) };
-            let locked = tx.zone_lock(org, &name).await?;
+        for attempt in 0..=MAX_LOCK_ATTEMPTS {
             // A zone may have been created or deleted before the lock. The creation of a zone locks the nearest zone
             // above it, so no zone is created between the locked zone and the name.
-            nearest = tx.zone_enclosing(org, host).await?;
-            let is_nearest = |zone: &ZoneRecord| nearest.as_ref().is_some_and(|(id, _)| *id == zone.id);
-            if let Some(zone) = locked.filter(is_nearest) {
+            let Some((id, name)) = tx.zone_enclosing(org, host).await? else { return Ok(None) };
+            if let Some(zone) = locked.filter(|zone| zone.id == id) {
                 return Ok(OwnerName::parse(host, &zone.name).ok().map(|owner| (zone, owner)));
             }
+            if attempt == MAX_LOCK_ATTEMPTS {
+                break;
+            }
+            locked = tx.zone_lock(org, &name).await?;
         }
         Ok(None)
     }
