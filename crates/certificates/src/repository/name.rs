@@ -101,8 +101,8 @@ pub trait NameRepository {
     /// Makes a name of the platform unwanted, and due at `at`.
     async fn name_end_platform(&mut self, name: &str, run: i64, at: Time) -> Result<()>;
 
-    /// Finds a name.
-    async fn name_find(&mut self, name: &str) -> Result<Option<NameRecord>>;
+    /// Returns those of these names that exist.
+    async fn name_list(&mut self, names: &[String]) -> Result<Vec<NameRecord>>;
 
     /// Locks those of these names that exist, in their order, and returns them.
     async fn name_lock_all(&mut self, names: &[String]) -> Result<Vec<NameRecord>>;
@@ -217,8 +217,9 @@ impl NameRepository for Connection {
         Ok(())
     }
 
-    async fn name_find(&mut self, name: &str) -> Result<Option<NameRecord>> {
-        Ok(names::table.find(name).select(NameRecord::as_select()).first(self).await.optional()?)
+    async fn name_list(&mut self, names: &[String]) -> Result<Vec<NameRecord>> {
+        let query = names::table.filter(names::name.eq_any(names)).select(NameRecord::as_select());
+        Ok(query.load(self).await?)
     }
 
     async fn name_lock_all(&mut self, names: &[String]) -> Result<Vec<NameRecord>> {

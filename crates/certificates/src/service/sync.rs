@@ -81,12 +81,11 @@ impl Certificates {
     /// # Errors
     /// Returns an error if Postgres is unavailable.
     pub async fn lock_names(&self, tx: &mut Connection, names: &[String]) -> store::Result<Vec<NameRecord>> {
-        let mut challenges = Vec::new();
-        for name in names {
-            if let Some(found) = tx.name_find(name).await? {
-                challenges.push((found.org, record_name(name)));
-            }
+        if names.is_empty() {
+            return Ok(Vec::new());
         }
+        let found = tx.name_list(names).await?;
+        let challenges: Vec<_> = found.iter().map(|found| (found.org, record_name(&found.name))).collect();
         self.ports.zones.lock(tx, &challenges).await?;
         tx.name_lock_all(names).await
     }
@@ -119,9 +118,11 @@ impl Certificates {
         self.store
             .transaction(&Actor::service("certificates.reconcile"), async |tx: &mut Connection| {
                 let platform_names = self.platform_names(tx).await?;
+                let names: Vec<String> = platform_names.iter().map(|(name, _)| name.clone()).collect();
+                let wanted: Vec<_> = tx.name_list(&names).await?.into_iter().filter(|found| found.wanted).collect();
                 let mut changed = 0;
                 for (name, org) in &platform_names {
-                    if tx.name_find(name).await?.is_none_or(|found| !found.wanted || found.org != *org) {
+                    if !wanted.iter().any(|found| found.name == *name && found.org == *org) {
                         tx.name_upsert(name, *org, None, now).await?;
                         changed += 1;
                     }
