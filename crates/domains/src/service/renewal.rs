@@ -164,10 +164,12 @@ impl Domains {
                 }
                 let claim = actor.idempotency.map(|claim| claim.id);
                 if let Some(repeated) = self.find_repeated(tx, &key, years, claim).await? {
+                    if self.ports.payments.is_none() {
+                        return Ok(Started::Saga(repeated));
+                    }
                     // The user may repeat the request after the notification about a declined charge.
                     let unpaid = tx.charges_before_renewal(locked.org, locked.id).await?;
                     let declined = unpaid.into_iter().find(|charge| charge.state == ChargeState::Declined);
-                    let declined = declined.filter(|_| self.ports.payments.is_some());
                     return Ok(declined.map_or(Started::Saga(repeated), Started::Unpaid));
                 }
                 if self.ports.payments.is_some() {
