@@ -189,6 +189,11 @@ where
     (url, system, task)
 }
 
+/// Runs a handler in a task, so that it completes even if the client disconnects, as at the real systems.
+pub async fn run_to_completion(handler: impl Future<Output = Option<Response>> + Send + 'static) -> Option<Response> {
+    tokio::spawn(handler).await.unwrap()
+}
+
 /// Serves requests over TLS, like [`serve`].
 pub async fn serve_tls<F>(
     listener: TcpListener,

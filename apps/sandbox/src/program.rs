@@ -173,8 +173,7 @@ async fn respond(systems: &Arc<Systems>, request: Request) -> Option<Response> {
     }
     if Registrar::serves(&request.path) {
         let (systems, request) = (Arc::clone(systems), Arc::clone(&request));
-        // In a task, the request completes even if the caller disconnects, as at a real registrar.
-        let task = tokio::spawn(async move {
+        return http::run_to_completion(async move {
             let response = systems.registrar.respond(&request).await;
             for (domain, nameservers) in systems.registrar.delegations() {
                 if let Err(error) = systems.dns.delegate(&domain, &nameservers) {
@@ -182,14 +181,13 @@ async fn respond(systems: &Arc<Systems>, request: Request) -> Option<Response> {
                 }
             }
             response
-        });
-        return task.await.unwrap();
+        })
+        .await;
     }
     if DemoApp::serves(&request.path) {
         let (app, request) = (Arc::clone(&systems.app), Arc::clone(&request));
-        // In a task, the request completes even if the browser disconnects. A refresh token can be used only once, so
-        // the app must store its successor.
-        let response = tokio::spawn(async move { app.respond(&request).await }).await.unwrap();
+        // A refresh token can be used only once, so the app must store its successor even if the browser disconnects.
+        let response = http::run_to_completion(async move { app.respond(&request).await }).await;
         if response.is_some() {
             return response;
         }

@@ -249,9 +249,8 @@ impl RegistrarServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start() -> Self {
-        let respond = |registrar: Arc<Registrar>, request: Request| async move {
-            // In a task, the request completes even if the caller disconnects, as at a real registrar.
-            tokio::spawn(async move { registrar.respond(&request).await }).await.unwrap()
+        let respond = |registrar: Arc<Registrar>, request: Request| {
+            http::run_to_completion(async move { registrar.respond(&request).await })
         };
         let (base, registrar, task) = http::serve_on_free_port(|_| Registrar::default(), respond).await;
         Self { base, registrar, _task: task }
