@@ -144,6 +144,12 @@ impl Process {
         peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
     }
 
+    /// Stops the process, which then exports its last traces.
+    pub async fn stop(&mut self) {
+        self.terminate();
+        assert!(self.wait_for_exit().await.success());
+    }
+
     fn terminate(&self) {
         let id = rustix::process::Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();

@@ -81,10 +81,4 @@ impl Process {
             response.bytes().await.unwrap();
         }
     }
-
-    /// Stops the process, which then exports its last traces.
-    pub async fn stop(&mut self) {
-        self.terminate();
-        assert!(self.wait_for_exit().await.success());
-    }
 }
