@@ -45,8 +45,9 @@ pub fn errors_markdown(public: &Routes) -> String {
         &protocol::HEADERS_TOO_LARGE,
         &protocol::UNKNOWN_HOSTNAME,
     ];
-    for operation in public.operations() {
-        let format = public.error_format_of(operation.path);
+    let formats = public.operations().map(|operation| (operation, public.error_format_of(operation.path)));
+    // Without a body, a response has no code.
+    for (operation, format) in formats.filter(|(_, format)| format.schema().is_some()) {
         for code in &operation.codes {
             let (name, meaning) = format.wire_code(code);
             codes.insert((name, protocol::status(code).as_u16()), meaning);
@@ -60,7 +61,8 @@ pub fn errors_markdown(public: &Routes) -> String {
     }
     let mut text = String::from(
         "# Errors\n\nWritten by `cargo xtask codegen`. Rely on `code`, not on the message. Include `requestId` \
-         when you ask for help. Errors below `/oauth` have the code in `error`.\n\n\
+         when you ask for help. Errors below `/oauth` have the code in `error`, and errors below `/v1/hooks` have no \
+         body.\n\n\
          | code | status | when |\n|---|---|---|\n",
     );
     for ((name, status), meaning) in codes {

@@ -90,15 +90,15 @@ pub fn document(routes: &Routes) -> Value {
             "title": "Hosting platform control API",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
-            "description": "All errors have the same shape, except below `/oauth`, where they have that of RFC 6749. \
-                Rely on `code`, not on the message. `x-place` is what the operation protects; `open` means that it \
-                protects nothing. `x-role` is the minimum role in the organization and `x-scope` the scope that a \
-                token needs. `x-session-only` states whether the operation needs a login session instead of a token. \
-                `x-limited-token` states whether it accepts a token that is restricted to an organization or to some \
-                of its projects or zones. `x-timeout-seconds` is the longest time until the response of an operation \
-                that waits for a node. Requests that fail before a route is found receive the same error shape. \
-                Examples are a path that is not UTF-8, an unsupported method, headers that are too large, and a \
-                server at capacity.",
+            "description": "All errors have the same shape, except below `/oauth`, where they have that of RFC 6749, \
+                and below `/v1/hooks`, where they have no body. Rely on `code`, not on the message. `x-place` is what \
+                the operation protects; `open` means that it protects nothing. `x-role` is the minimum role in the \
+                organization and `x-scope` the scope that a token needs. `x-session-only` states whether the operation \
+                needs a login session instead of a token. `x-limited-token` states whether it accepts a token that is \
+                restricted to an organization or to some of its projects or zones. `x-timeout-seconds` is the longest \
+                time until the response of an operation that waits for a node. Requests that fail before a route is \
+                found receive the same error shape. Examples are a path that is not UTF-8, an unsupported method, \
+                headers that are too large, and a server at capacity.",
         },
         "servers": [{ "url": "/", "description": "The installation that serves this document." }],
         "tags": tags(routes),
@@ -302,7 +302,8 @@ fn error_description(codes: &[&Code], format: &dyn ErrorFormat) -> String {
     }
     let mut lines: Vec<String> = Vec::new();
     for (name, meaning) in codes.iter().map(|code| format.wire_code(code)) {
-        let line = format!("`{name}`: {meaning}");
+        // Without a body, the response has no code.
+        let line = format.schema().map_or_else(|| meaning.to_owned(), |_| format!("`{name}`: {meaning}"));
         // A format can have one code for several others.
         if !lines.contains(&line) {
             lines.push(line);

@@ -15,7 +15,7 @@ pub trait ErrorFormat: Send + Sync {
     /// without a body.
     fn schema(&self) -> Option<&'static str>;
 
-    /// Returns the name that a code has in the body, and its meaning there.
+    /// Returns the name that a code has in the body, and its meaning there. Without a body, only the meaning applies.
     fn wire_code(&self, code: &Code) -> (&'static str, &'static str) {
         (code.name, code.meaning)
     }
@@ -90,6 +90,18 @@ pub(crate) struct BareStatus;
 impl ErrorFormat for BareStatus {
     fn schema(&self) -> Option<&'static str> {
         None
+    }
+
+    fn wire_code(&self, code: &Code) -> (&'static str, &'static str) {
+        // The meanings of these codes name `details`, which the response does not have.
+        let meaning = if *code == Code::BAD_REQUEST {
+            "The request is malformed."
+        } else if *code == Code::PAYLOAD_TOO_LARGE {
+            "The body is too large."
+        } else {
+            code.meaning
+        };
+        (code.name, meaning)
     }
 
     fn render(&self, problem: &Problem, _: &str) -> HttpResponse {

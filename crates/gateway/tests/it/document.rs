@@ -85,6 +85,19 @@ fn errors_below_oauth_are_described_with_the_codes_of_their_bodies() {
 }
 
 #[test]
+fn errors_of_hooks_are_described_without_codes() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
+    let operations = operations(&document);
+    for id in ["billing.receive_webhook", "email.receive_notification"] {
+        let (_, operation) = operations[id];
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let description = response["description"].as_str().unwrap();
+            assert!(!description.contains('`'), "{id} {status}: {description}");
+        }
+    }
+}
+
+#[test]
 fn sign_in_callback_describes_the_codes_of_its_redirect() {
     let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
     let (_, callback) = operations(&document)["codehost.callback"];

@@ -23,6 +23,13 @@ fn reference_contains_the_codes_of_oauth_bodies() {
 }
 
 #[test]
+fn reference_contains_no_codes_of_hooks() {
+    for code in ["mail_hook_off", "notification_not_authentic", "webhook_not_authentic"] {
+        assert!(statuses(code).is_empty(), "{code}");
+    }
+}
+
+#[test]
 fn reference_contains_the_codes_of_a_failed_sign_in() {
     assert_eq!(statuses("access_denied"), ["302", "400"]);
     assert_eq!(statuses("codehost_unavailable"), ["302"]);
