@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::example;
 use crate::http::{ErrorDetail, LONG_REQUEST_TIMEOUT, Operation, PolicyTarget, Routes, Schemas};
 use crate::json_schema::referenced_component;
-use crate::problem::{EnvelopeFormat, ErrorFormat};
+use crate::problem::ErrorFormat;
 use crate::protocol;
 
 /// The document as it is served, and the configuration of the page that shows it.
@@ -238,10 +238,7 @@ fn responses(operation: &Operation, routes: &Routes) -> Value {
         by_status.entry(protocol::status(code).as_u16()).or_default().push(code);
     }
     let format = routes.error_format_of(operation.path);
-    let error = |codes: &[&Code]| match format.schema() {
-        Some("Error") => error_response(codes, &operation.error_details),
-        _ => other_error_response(codes, format),
-    };
+    let error = |codes: &[&Code]| error_response(codes, &operation.error_details, format);
     responses.extend(by_status.into_iter().map(|(status, codes)| (status.to_string(), error(&codes))));
     responses.insert("default".to_owned(), error(&[]));
     Value::Object(responses)
@@ -263,14 +260,26 @@ fn links(operation: &Operation, routes: &Routes) -> Map<String, Value> {
     links
 }
 
-fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
-    let envelope = json!({ "$ref": "#/components/schemas/Error" });
-    if codes.is_empty() {
-        let content = json!({ "application/json": { "schema": envelope } });
-        return json!({ "description": error_description(codes, &EnvelopeFormat), "content": content });
+/// Describes an error. Without a code, it is the response of every other error.
+fn error_response(codes: &[&Code], details: &[ErrorDetail], format: &dyn ErrorFormat) -> Value {
+    let description = error_description(codes, format);
+    let Some((component, code_field)) = format.schema() else { return json!({ "description": description }) };
+    let mut schema = json!({ "$ref": format!("#/components/schemas/{component}") });
+    if !codes.is_empty() {
+        let names = distinct(codes.iter().map(|code| format.wire_code(code).0));
+        let mut properties = Map::from_iter([(code_field.to_owned(), json!({ "enum": names }))]);
+        let fields = detail_fields(codes, details);
+        if component == "Error" && !fields.is_empty() {
+            let details = json!({ "type": ["object", "null"], "properties": fields });
+            properties.insert("details".to_owned(), details);
+        }
+        schema = json!({ "allOf": [schema, { "type": "object", "properties": properties }] });
     }
-    let names: Vec<&str> = codes.iter().map(|code| code.name).collect();
-    let mut properties = Map::from_iter([("code".to_owned(), json!({ "enum": names }))]);
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
+/// Returns the schemas of the described fields in the `details` of these codes.
+fn detail_fields(codes: &[&Code], details: &[ErrorDetail]) -> Map<String, Value> {
     let details = details.iter().filter(|detail| codes.contains(&detail.code));
     let mut fields: Map<String, Value> =
         details.map(|detail| (detail.field.to_owned(), detail.schema.clone())).collect();
@@ -278,38 +287,31 @@ fn error_response(codes: &[&Code], details: &[ErrorDetail]) -> Value {
         let faults = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Fault" } });
         fields.insert("fields".to_owned(), faults);
     }
-    if !fields.is_empty() {
-        let details = json!({ "type": ["object", "null"], "properties": fields });
-        properties.insert("details".to_owned(), details);
-    }
-    let schema = json!({ "allOf": [envelope, { "type": "object", "properties": properties }] });
-    let description = error_description(codes, &EnvelopeFormat);
-    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+    fields
 }
 
-/// Describes an error in a format other than the envelope.
-fn other_error_response(codes: &[&Code], format: &dyn ErrorFormat) -> Value {
-    let description = error_description(codes, format);
-    let Some(schema) = format.schema() else { return json!({ "description": description }) };
-    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
-    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
-}
-
-/// Returns the meanings of the codes that a response can have. Without a code, it is the response of every other error.
+/// Returns the meanings of the codes that a response can have.
 fn error_description(codes: &[&Code], format: &dyn ErrorFormat) -> String {
     if codes.is_empty() {
         return "An error that occurred before the route was reached.".to_owned();
     }
-    let mut lines: Vec<String> = Vec::new();
-    for (name, meaning) in codes.iter().map(|code| format.wire_code(code)) {
+    let lines = codes.iter().map(|code| {
+        let (name, meaning) = format.wire_code(code);
         // Without a body, the response has no code.
-        let line = format.schema().map_or_else(|| meaning.to_owned(), |_| format!("`{name}`: {meaning}"));
-        // A format can have one code for several others.
-        if !lines.contains(&line) {
-            lines.push(line);
+        format.schema().map_or_else(|| meaning.to_owned(), |_| format!("`{name}`: {meaning}"))
+    });
+    distinct(lines).join("\n\n")
+}
+
+/// Returns each value once. A format can have one code for several others.
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
         }
     }
-    lines.join("\n\n")
+    distinct
 }
 
 pub(crate) fn target_name(place: PolicyTarget) -> &'static str {

@@ -27,7 +27,7 @@ struct ErrorBody<'a> {
 }
 
 impl ErrorFormat for PowerDnsErrors {
-    fn schema(&self) -> Option<&'static str> {
+    fn schema(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 

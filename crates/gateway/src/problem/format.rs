@@ -11,9 +11,9 @@ use crate::protocol;
 
 /// Writes an error to the client.
 pub trait ErrorFormat: Send + Sync {
-    /// Returns the name of the component of the OpenAPI document that describes the body. Returns `None` for a response
-    /// without a body.
-    fn schema(&self) -> Option<&'static str>;
+    /// Returns the name of the component of the OpenAPI document that describes the body, and its field with the code.
+    /// Returns `None` for a response without a body.
+    fn schema(&self) -> Option<(&'static str, &'static str)>;
 
     /// Returns the name that a code has in the body, and its meaning there. Without a body, only the meaning applies.
     fn wire_code(&self, code: &Code) -> (&'static str, &'static str) {
@@ -73,8 +73,8 @@ pub(crate) struct Envelope<'a> {
 pub(crate) struct EnvelopeFormat;
 
 impl ErrorFormat for EnvelopeFormat {
-    fn schema(&self) -> Option<&'static str> {
-        Some("Error")
+    fn schema(&self) -> Option<(&'static str, &'static str)> {
+        Some(("Error", "code"))
     }
 
     fn render(&self, problem: &Problem, request_id: &str) -> HttpResponse {
@@ -88,7 +88,7 @@ impl ErrorFormat for EnvelopeFormat {
 pub(crate) struct BareStatus;
 
 impl ErrorFormat for BareStatus {
-    fn schema(&self) -> Option<&'static str> {
+    fn schema(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 
@@ -141,8 +141,8 @@ const OAUTH_CODES: &[&str] = &[
 ];
 
 impl ErrorFormat for OauthErrors {
-    fn schema(&self) -> Option<&'static str> {
-        Some("OAuthError")
+    fn schema(&self) -> Option<(&'static str, &'static str)> {
+        Some(("OAuthError", "error"))
     }
 
     fn wire_code(&self, code: &Code) -> (&'static str, &'static str) {

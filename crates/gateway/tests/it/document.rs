@@ -16,6 +16,16 @@ fn operations(document: &Value) -> BTreeMap<&str, (&str, &Value)> {
         .collect()
 }
 
+/// Returns the codes that the schema of a response below `/oauth` allows.
+fn oauth_codes(response: &Value) -> Vec<&str> {
+    let [component, codes] = response["content"]["application/json"]["schema"]["allOf"].as_array().unwrap().as_slice()
+    else {
+        panic!("{response}");
+    };
+    assert_eq!(component["$ref"], "#/components/schemas/OAuthError");
+    codes["properties"]["error"]["enum"].as_array().unwrap().iter().map(|code| code.as_str().unwrap()).collect()
+}
+
 fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
@@ -75,9 +85,11 @@ fn errors_below_oauth_are_described_with_the_codes_of_their_bodies() {
             let description = responses[status]["description"].as_str().unwrap();
             assert!(description.starts_with(&format!("`{code}`: ")), "{id} {status}: {description}");
             assert!(!description.contains('\n'), "{id} {status}: {description}");
+            assert_eq!(oauth_codes(&responses[status]), [code], "{id} {status}");
         }
         let malformed = responses["400"]["description"].as_str().unwrap();
         assert_eq!(malformed.matches("`invalid_request`: ").count(), 1, "{malformed}");
+        assert_eq!(oauth_codes(&responses["400"])[..2], ["invalid_request", "invalid_client"], "{id}");
         for absent in ["bad_request", "details"] {
             assert!(!responses.to_string().contains(absent), "{id}: {absent}");
         }
