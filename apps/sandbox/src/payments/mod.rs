@@ -54,6 +54,8 @@ pub enum PaymentsFault {
     HangAfter,
     /// Executes a request, and closes the connection without a response.
     LostResponse,
+    /// Like [`Self::LostResponse`], but responds to a request that it refuses.
+    LostSuccess,
     /// Responds with 409 when an order is finalized, because another request is finalizing it.
     InProgress,
     /// Responds with 412 when an order is finalized, because the provider ended the draft without a payment.
@@ -70,7 +72,7 @@ pub enum PaymentsFault {
 const PAGE: &str = "<!DOCTYPE html><title>Maintenance</title>";
 
 /// The faults with their names on the page.
-const FAULTS: [(&str, Option<PaymentsFault>); 13] = [
+const FAULTS: [(&str, Option<PaymentsFault>); 14] = [
     ("none", None),
     ("unavailable", Some(PaymentsFault::Unavailable)),
     ("html", Some(PaymentsFault::Html)),
@@ -80,6 +82,7 @@ const FAULTS: [(&str, Option<PaymentsFault>); 13] = [
     ("hang", Some(PaymentsFault::Hang)),
     ("hang after the effect", Some(PaymentsFault::HangAfter)),
     ("lost response", Some(PaymentsFault::LostResponse)),
+    ("lost response of a success", Some(PaymentsFault::LostSuccess)),
     ("order in progress", Some(PaymentsFault::InProgress)),
     ("order not a draft", Some(PaymentsFault::NotDraft)),
     ("order pending", Some(PaymentsFault::Pending)),
@@ -131,6 +134,7 @@ impl Payments {
         let response = self.call(request, path).unwrap_or_else(error);
         match fault {
             Some(PaymentsFault::LostResponse) => None,
+            Some(PaymentsFault::LostSuccess) if response.status < 400 => None,
             Some(PaymentsFault::HangAfter) => {
                 faults::wait_for_change(&self.fault).await;
                 None
@@ -164,6 +168,7 @@ impl Payments {
             }
             PaymentsFault::HangAfter
             | PaymentsFault::LostResponse
+            | PaymentsFault::LostSuccess
             | PaymentsFault::InProgress
             | PaymentsFault::NotDraft
             | PaymentsFault::Pending

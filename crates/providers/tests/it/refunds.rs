@@ -86,6 +86,22 @@ async fn price_with_tax_is_refunded_completely_and_once() {
     }
 }
 
+/// The provider refuses the first request, which includes the tax, and executes the second one.
+#[tokio::test]
+async fn refund_without_tax_whose_response_is_lost_is_not_repeated() {
+    let server = PaymentsServer::start(None).await;
+    server.set_tax(19);
+    let (client, customer) = customer(&server).await;
+    let order = create_order(&client, &customer, 1_299).await.unwrap();
+    client.finalize_order(&order).await.unwrap();
+    server.inject_into("/refunds/", PaymentsFault::LostSuccess);
+    client.refund_order(&order, 1_299).await.unwrap_err();
+    assert_eq!(server.refunds(), [(order.clone(), 1_299)]);
+    server.inject(None);
+    assert_eq!(client.refund_order(&order, 1_299).await, Ok(Refunded::Refunded));
+    assert_eq!((server.refunds(), server.net_cents("org_1")), (vec![(order, 1_299)], 0));
+}
+
 /// A proxy in front of the provider does not know the customer or the order.
 #[tokio::test]
 async fn page_with_an_error_status_is_not_a_refusal() {
