@@ -201,7 +201,7 @@ impl CliError {
             "saga_incomplete" | "registrar_error" => {
                 "run the same command again: it continues where it stopped".to_owned()
             }
-            "registrar_rejected" => "correct the contact or the name, then run the command again".to_owned(),
+            "registrar_rejected" => "run the command again; if a value was refused, correct it first".to_owned(),
             "price_changed" | "domain_unavailable" => {
                 "`svc domains check <NAME>` shows prices and availability".to_owned()
             }

@@ -29,6 +29,12 @@ pub enum DomainError {
     RenewalUnpaid { name: String, until: Time, cents: i64 },
     #[error("the registrar refused the request; correct the contact or the name and send a new request")]
     RegistrarRejected,
+    /// The registrar refused a renewal.
+    #[error(
+        "the registrar refused the renewal; if the domain would then expire more than ten years from now, request fewer \
+         years, otherwise send a new request"
+    )]
+    RenewalRejected,
     #[error("the registrar did not answer as expected; send the same request again, which continues where it stopped")]
     RegistrarFailed,
     #[error("the payment is not complete; send the same request again, which continues where it stopped")]
@@ -142,7 +148,7 @@ impl ApiError for DomainError {
             Self::NameUnavailable(_) => &Self::NAME_UNAVAILABLE,
             Self::PriceChanged { .. } => &Self::PRICE_CHANGED,
             Self::PaymentFailed | Self::RenewalUnpaid { .. } => &Self::PAYMENT_FAILED,
-            Self::RegistrarRejected => &Self::REGISTRAR_REJECTED,
+            Self::RegistrarRejected | Self::RenewalRejected => &Self::REGISTRAR_REJECTED,
             Self::RegistrarFailed => &Self::REGISTRAR_ERROR,
             Self::Incomplete | Self::RenewalInProgress { .. } => &Self::INCOMPLETE,
             Self::NotManaged => &Self::NOT_MANAGED,

@@ -66,6 +66,8 @@ async fn domain_is_checked_bought_and_managed() {
     unconfirmed.stderr_contains("A renewal of shop.com for 2 years costs $31.98");
     unconfirmed.stderr_contains("nothing was renewed: confirm with --yes");
     kit.run(&["renew", "shop.com", "--years", "11", "--yes"]).fails(2);
+    let refused = kit.run(&["renew", "shop.com", "--years", "10", "--yes"]).fails(1);
+    refused.stderr_contains("more than ten years from now").stderr_contains("next: run the command again");
     let renewed = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
     renewed.stderr_contains("shop.com was last renewed at ").stderr_contains(", for 2 years. The price is $31.98.");
     let repeated = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();

@@ -94,7 +94,7 @@ impl Domains {
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RenewalInProgress`],
     /// [`DomainError::RenewalUnpaid`], [`DomainError::PaymentFailed`], [`DomainError::Incomplete`],
-    /// [`DomainError::RegistrarRejected`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
+    /// [`DomainError::RenewalRejected`], [`DomainError::RegistrarFailed`], [`DomainError::RegistrarNotConfigured`],
     /// [`DomainError::TooManyRequests`].
     pub async fn renew(&self, actor: &Actor, org: OrgId, name: &str, renewal: DomainRenewal) -> Result<Domain> {
         let until = self.request_end();
@@ -139,7 +139,7 @@ impl Domains {
             SagaResult::Refused(refusal) if refusal == json!(RenewalRefusal::NotManaged) => {
                 Err(DomainError::NotManaged)
             }
-            SagaResult::Refused(_) => Err(DomainError::RegistrarRejected),
+            SagaResult::Refused(_) => Err(DomainError::RenewalRejected),
         }
     }
 

@@ -97,7 +97,7 @@ async fn refused_renewal_charges_nothing_and_the_next_has_a_new_key() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;
     kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::Rejected("status 422".to_owned()));
-    assert!(matches!(kit.renew(10).await, Err(DomainError::RegistrarRejected)));
+    assert!(matches!(kit.renew(10).await, Err(DomainError::RenewalRejected)));
     assert_eq!((kit.renewals(), kit.count("domains.charges WHERE purpose = 'renewal'").await), (0, 0));
     kit.world.state().refusals.clear();
     kit.renew(1).await.unwrap();
@@ -134,7 +134,7 @@ async fn refusal_ends_the_renewal_when_no_attempt_can_be_in_progress() {
         assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
     }
     kit.advance(LATER);
-    assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarRejected)));
+    assert!(matches!(kit.renew(1).await, Err(DomainError::RenewalRejected)));
     assert_eq!((kit.renewals(), kit.count("domains.charges WHERE purpose = 'renewal'").await), (0, 0));
 }
 

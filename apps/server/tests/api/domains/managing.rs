@@ -50,7 +50,9 @@ async fn domain_is_renewed_and_then_charged() {
         renew(key, years).await.expect(200);
         assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), renewals, "{key}");
     }
-    kit.act(NAME, "renew", json!({ "years": 10 })).await.expect_error(422, "registrar_rejected");
+    let refused = kit.act(NAME, "renew", json!({ "years": 10 })).await;
+    let message = refused.expect_error(422, "registrar_rejected")["message"].as_str().unwrap();
+    assert!(message.contains("request fewer years, otherwise send a new request"), "{message}");
     kit.act(NAME, "renew", json!({ "years": 11 })).await.expect_error(400, "bad_request");
     let events = kit.app.db_audit("ada").await;
     assert_eq!(events.iter().filter(|event| *event == "domain.renew").count(), 6);
