@@ -17,14 +17,18 @@ pub enum DomainError {
     ZoneTaken(Box<dyn ApiError>),
     #[error("the registrar does not offer {0}")]
     NameUnavailable(String),
-    #[error("the price is {price_cents} cents, not the expected {expected_cents} cents; check the name again")]
+    #[error(
+        "the price is {}, not the expected {}; check the name again",
+        dollars(*.price_cents), dollars(*.expected_cents)
+    )]
     PriceChanged { price_cents: i64, expected_cents: i64 },
     #[error("the payment was declined, or no payment method is saved; update it in the billing portal")]
     PaymentFailed,
     /// An earlier renewal of a domain of the organization is not paid.
     #[error(
-        "the renewal of {name} until {until} is not paid: {cents} cents were declined; update the payment method in the \
-         billing portal and send a new request, which charges this renewal first"
+        "the renewal of {name} until {until} is not paid: the charge of {} was declined; update the payment method in \
+         the billing portal and send a new request, which charges this renewal first",
+        dollars(*.cents)
     )]
     RenewalUnpaid { name: String, until: Time, cents: i64 },
     #[error("the registrar refused the request; correct the contact or the name and send a new request")]
@@ -181,4 +185,9 @@ impl ApiError for DomainError {
             _ => None,
         }
     }
+}
+
+/// Formats an amount of cents, which is not negative, in dollars.
+pub(crate) fn dollars(cents: i64) -> String {
+    format!("${}.{:02}", cents / 100, cents % 100)
 }

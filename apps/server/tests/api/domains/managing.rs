@@ -74,7 +74,8 @@ async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
     assert_eq!(kit.domain(NAME).await.expect(200)["state"], "active");
     // Further renewals are refused until the first one is paid.
     let refused = kit.act(NAME, "renew", json!({ "years": 2 })).await;
-    assert!(refused.expect_error(402, "payment_failed").to_string().contains(NAME), "{}", refused.body);
+    let message = refused.expect_error(402, "payment_failed")["message"].as_str().unwrap();
+    assert!(message.contains(NAME) && message.contains("the charge of $15.99 was declined"), "{message}");
     assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
     kit.payments.set_card(&kit.org, false);
     kit.act(NAME, "renew", json!({ "years": 2 })).await.expect(200);

@@ -74,14 +74,17 @@ async fn price_is_the_first_year_and_the_renewals_and_guarded() {
         kit.ada.post(DOMAINS, body).await
     };
     let changed = buy("a.com", 3, json!(4_496)).await;
-    let details = &changed.expect_error(409, "price_changed")["details"];
-    assert_eq!(details, &json!({ "priceCents": 4_497, "expectedPriceCents": 4_496 }));
+    let error = changed.expect_error(409, "price_changed");
+    assert_eq!(error["details"], json!({ "priceCents": 4_497, "expectedPriceCents": 4_496 }));
+    assert_eq!(error["message"], "the price is $44.97, not the expected $44.96; check the name again");
     assert_eq!((kit.payments.orders().len(), kit.registrar.orders().len()), (0, 0));
     buy("a.com", 3, json!(4_497)).await.expect(201);
     assert_eq!((kit.payments.net_cents(&kit.org), kit.registrar.orders()[0].cents), (4_497, 4_497));
     // A premium name needs its price.
     let refused = buy("premium-1.com", 1, Value::Null).await;
-    assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "expectedPriceCents");
+    let field = &refused.expect_error(400, "bad_request")["details"]["fields"][0];
+    assert_eq!(field["path"], "expectedPriceCents");
+    assert!(field["message"].as_str().unwrap().ends_with("it costs $2500.00"), "{field}");
     buy("premium-1.com", 1, json!(250_000)).await.expect(201);
     assert_eq!(kit.payments.net_cents(&kit.org), 254_497);
 }

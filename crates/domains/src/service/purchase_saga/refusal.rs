@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use store::saga::StepOutcome;
 use store::{Error, Result};
 
-use crate::error::DomainError;
+use crate::error::{DomainError, dollars};
 
 /// The reason why a purchase ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,8 @@ impl Refusal {
                 DomainError::PriceChanged { price_cents, expected_cents }
             }
             Self::PremiumPrice { price_cents } => {
-                let message = format!("is required, because {name} is a premium name: it costs {price_cents} cents");
+                let price = dollars(price_cents);
+                let message = format!("is required, because {name} is a premium name: it costs {price}");
                 InvalidField::new("expectedPriceCents", message).into()
             }
             Self::PaymentFailed => DomainError::PaymentFailed,
