@@ -15,7 +15,7 @@ pub enum DomainError {
     /// Another organization has an overlapping zone, as this error of the `dns` context states.
     #[error("{0}")]
     ZoneTaken(Box<dyn ApiError>),
-    #[error("the registrar does not offer {0}")]
+    #[error("the registrar does not offer {0}; any charge for it is refunded")]
     NameUnavailable(String),
     #[error(
         "the price is {}, not the expected {}; check the name again",
@@ -31,7 +31,11 @@ pub enum DomainError {
         dollars(*.cents)
     )]
     RenewalUnpaid { name: String, until: Time, cents: i64 },
-    #[error("the registrar refused the request; correct the contact or the name and send a new request")]
+    /// The registrar refused a purchase.
+    #[error(
+        "the registrar refused the purchase, and any charge for it is refunded; correct the contact or the name and send a \
+         new request"
+    )]
     RegistrarRejected,
     /// The registrar refused a renewal.
     #[error(

@@ -77,7 +77,8 @@ async fn refused_registration_is_refunded() {
         let kit = Kit::start().await;
         kit.registrar.inject_into(RegistrarOperation::Register, fault);
         let refused = kit.buy("shop.com").await;
-        refused.expect_error(status, code);
+        let message = refused.expect_error(status, code)["message"].as_str().unwrap();
+        assert!(message.contains("any charge for it is refunded"), "{message}");
         for quoted in ["ada@code.example", "+4915112345678", "Invalid value"] {
             assert!(!refused.body.to_string().contains(quoted), "{}", refused.body);
         }
