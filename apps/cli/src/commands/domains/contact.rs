@@ -38,7 +38,13 @@ pub fn read(file: Option<&Path>) -> Result<Contact, CliError> {
 
 fn ask() -> Result<Contact, CliError> {
     let required = |label: &str| {
-        prompt::line(label)?.ok_or_else(|| CliError::Usage(format!("no contact: give {label}, or use --contact FILE")))
+        let missing = || {
+            CliError::Usage(format!(
+                "the contact lacks \"{label}\": enter it in a terminal, or use --contact FILE, a file that `svc domains buy \
+                 --help` describes"
+            ))
+        };
+        prompt::line(label)?.ok_or_else(missing)
     };
     Ok(Contact {
         first_name: required("First name")?,
