@@ -70,6 +70,7 @@ async fn domain_is_checked_bought_and_managed() {
     refused.stderr_contains("more than ten years from now").stderr_contains("next: run the command again");
     let renewed = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
     renewed.stderr_contains("shop.com was last renewed at ").stderr_contains(", for 2 years. The price is $31.98.");
+    renewed.stderr_contains("If its payment is declined, `svc notifications` and `svc domains show shop.com` show it.");
     let repeated = kit.run(&["renew", "shop.com", "--years", "2", "--yes"]).succeeds();
     assert_eq!((repeated.out, repeated.err), (renewed.out, renewed.err));
     let code = kit.run(&["auth-code", "shop.com"]).succeeds();

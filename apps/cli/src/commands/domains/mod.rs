@@ -180,6 +180,7 @@ async fn renew(svc: &Svc<'_>, (client, org): (&Client, &str), (name, years): (&s
     {
         svc.out.info(renewal);
     }
+    svc.out.info(format!("If its payment is declined, `svc notifications` and `svc domains show {name}` show it."));
     Ok(())
 }
 
