@@ -61,7 +61,8 @@ async fn domain_is_checked_bought_and_managed() {
     assert!(listed.lines().nth(1).unwrap().starts_with("shop.com  active"), "{listed}");
     assert!(kit.run(&["unlock", "shop.com"]).succeeds().out.contains("locked        no\n"));
     assert!(kit.run(&["lock", "shop.com"]).succeeds().out.contains("locked        yes\n"));
-    assert!(kit.run(&["auto-renew", "shop.com", "off"]).succeeds().out.contains("auto-renew    no\n"));
+    let changed = kit.run(&["auto-renew", "shop.com", "off"]).succeeds();
+    assert!(changed.out.contains("auto-renew    no\n") && !changed.err.contains("has no effect"), "{changed:?}");
     let unconfirmed = kit.run(&["renew", "shop.com", "--years", "2"]).fails(2);
     unconfirmed.stderr_contains("A renewal of shop.com for 2 years costs $31.98");
     unconfirmed.stderr_contains("nothing was renewed: confirm with --yes");
@@ -84,6 +85,9 @@ async fn domain_is_checked_bought_and_managed() {
     assert!(!shown.contains(code.out.trim()));
     kit.registrar.transfer_away("shop.com");
     assert!(kit.run(&["sync", "shop.com"]).succeeds().out.contains("state         transferred_out\n"));
+    let changed = kit.run(&["auto-renew", "shop.com", "on"]).succeeds();
+    changed.stderr_contains("the setting has no effect");
+    assert!(changed.out.contains("auto-renew    –\n"), "{changed:?}");
     let refused = kit.run(&["renew", "shop.com", "--yes"]).fails(1);
     refused.stderr_contains("code domain_not_managed").stderr_contains("next: manage this domain at the registrar");
 
@@ -93,6 +97,7 @@ async fn domain_is_checked_bought_and_managed() {
         assert!(imported.out.contains(text), "{text}: {imported:?}");
     }
     assert!(imported.out.contains("auto-renew    –\n"), "{imported:?}");
+    kit.run(&["auto-renew", "bücher.example", "on"]).succeeds().stderr_contains("the setting has no effect");
     assert_eq!(kit.ada.json(&["domains", "list", "--org", "ada"])["items"].as_array().unwrap().len(), 2);
 }
 

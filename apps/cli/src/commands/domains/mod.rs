@@ -145,7 +145,12 @@ impl Domains {
                     prompt::require_yes(yes, &question, "changed")?;
                 }
                 let change = DomainAutoRenew { enabled: switch == Switch::On };
-                client.domains_set_auto_renew(&org, &name, &change).send().await?
+                let changed = client.domains_set_auto_renew(&org, &name, &change).send().await?;
+                if is_registered_elsewhere(&changed.state) {
+                    let text = "is registered elsewhere, so the setting has no effect: renew it at its registrar";
+                    svc.out.warn(format!("{name} {text}"));
+                }
+                changed
             }
             Self::Sync { name } => client.domains_sync(&org, &name).send().await?,
         };
@@ -219,7 +224,11 @@ fn last_renewal(detail: &DomainDetail) -> Option<String> {
 /// Returns whether the domain is renewed automatically. The setting has no effect on a domain that is registered
 /// elsewhere.
 fn auto_renewal(state: &DomainState, enabled: bool) -> String {
-    or_dash(Some(yes_or_no(enabled)).filter(|_| *state != DomainState::External))
+    or_dash(Some(yes_or_no(enabled)).filter(|_| !is_registered_elsewhere(state)))
+}
+
+fn is_registered_elsewhere(state: &DomainState) -> bool {
+    matches!(state, DomainState::External | DomainState::TransferredOut)
 }
 
 fn show(domain: &Domain) -> String {
