@@ -126,6 +126,10 @@ pub struct Ds {
     pub digest_type: u8,
     /// The digest in hexadecimal.
     #[cfg_attr(feature = "openapi", schema(pattern = "^(?:[0-9A-Fa-f]{2}){1,64}$"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(extensions(("x-rule" = json!("2 to 128 hexadecimal digits, two for each byte"))))
+    )]
     pub digest: String,
 }
 

@@ -127,8 +127,9 @@ impl Checker<'_> {
         }
         let pattern = schema.get("pattern").and_then(Value::as_str);
         if pattern.is_some_and(|pattern| !matches_pattern(pattern, text)) {
-            let rule = schema.get("description").and_then(Value::as_str).unwrap_or("a string in the documented format");
-            return self.report(path, format!("must be {rule}"));
+            // The service's own keyword. Without it, the description is the rule, as for the types of `kernel::text!`.
+            let rule = ["x-rule", "description"].iter().find_map(|keyword| schema.get(*keyword)?.as_str());
+            return self.report(path, format!("must be {}", rule.unwrap_or("a string in the documented format")));
         }
         let length = text.chars().count() as u64;
         if let Some(least) = schema.get("minLength").and_then(Value::as_u64).filter(|least| length < *least) {
@@ -316,6 +317,13 @@ mod tests {
             ]
         );
         assert_eq!(errors(schema, json!([])), [fault("", "must be an object")]);
+    }
+
+    #[test]
+    fn rule_of_a_pattern_replaces_the_description_in_the_error() {
+        let mut schema = json!({ "type": "string", "pattern": "^[a-z]+$", "description": "The word." });
+        schema["x-rule"] = json!("lowercase letters");
+        assert_eq!(errors(schema, json!("A")), [fault("", "must be lowercase letters")]);
     }
 
     #[test]

@@ -43,6 +43,31 @@ fn every_parameter_and_tag_has_a_description() {
     }
 }
 
+/// The error of a text that violates a pattern is "must be", and then the rule of its schema.
+#[test]
+fn rules_of_patterns_complete_an_error() {
+    let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));
+    let mut schemas = vec![&document["components"]["schemas"]];
+    for (_, operation) in operations(&document).into_values() {
+        // A cursor has its own error.
+        let parameters = operation["parameters"].as_array().unwrap().iter();
+        let queries = parameters.filter(|it| it["in"] == "query" && it["name"] != "cursor");
+        schemas.extend(queries.map(|it| &it["schema"]));
+    }
+    let mut seen = 0;
+    while let Some(schema) = schemas.pop() {
+        schemas.extend(schema.as_object().into_iter().flat_map(serde_json::Map::values));
+        schemas.extend(schema.as_array().into_iter().flatten());
+        if schema["pattern"].is_string() {
+            let rule = schema["x-rule"].as_str().or_else(|| schema["description"].as_str());
+            let rule = rule.unwrap_or_else(|| panic!("no rule: {schema}"));
+            assert!(!rule.starts_with(char::is_uppercase) && !rule.ends_with('.'), "{rule}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} patterns");
+}
+
 #[test]
 fn links_name_operations_and_their_path_parameters() {
     let document = gateway::document(&routes(SignInMethods { dev: true, code_host: true }));

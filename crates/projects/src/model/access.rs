@@ -69,6 +69,10 @@ pub struct Authorize {
     #[validate(length(min = 1, max = 4096))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 4096))]
     #[cfg_attr(feature = "openapi", schema(pattern = r"^/(?:[^/\\\x00-\x1f\x7f-\x9f][^\\\x00-\x1f\x7f-\x9f]*)?$"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(extensions(("x-rule" = json!("a path: one leading slash, no backslash and no control characters"))))
+    )]
     pub next: String,
 }
 

@@ -69,7 +69,10 @@ async fn members_are_authorized_only_at_known_hostnames() {
         assert!([400, 404].contains(&status), "{unknown}: {status}");
     }
     for next in ["", "x", "//evil.org", "/\\evil.org", "/a\\b", "https://evil.org", "/a\nb", "/a\tb"] {
-        authorize(&ada, host, next).await.expect_error(400, "bad_request");
+        let refused = authorize(&ada, host, next).await;
+        let field = &refused.expect_error(400, "bad_request")["details"]["fields"][0];
+        assert_eq!(field["path"], "next");
+        assert_eq!(field["message"], "must be a path: one leading slash, no backslash and no control characters");
     }
     let redirect = authorize(&ada, "Site-Ada.Localhost.", "/a?b=c&d=e#f").await.expect(200)["redirect"].clone();
     let url: url::Url = redirect.as_str().unwrap().parse().unwrap();

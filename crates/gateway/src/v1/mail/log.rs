@@ -20,7 +20,7 @@ path_parameters! {
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 struct LogFilter {
     /// Only received mail (`in`) or only sent mail (`out`); empty for both.
-    #[schema(pattern = "^(in|out)?$", example = "in")]
+    #[schema(pattern = "^(in|out)?$", example = "in", extensions(("x-rule" = json!("in, out or empty"))))]
     direction: Option<String>,
 }
 
