@@ -31,7 +31,7 @@ pub enum Notice {
     DatabaseDeleted { project: NamedProject },
     /// A registered domain expires soon.
     DomainExpiring { domain: String, expires_at: Time },
-    /// A charge was declined.
+    /// A charge was declined. If it was an automatic top-up, the automatic top-up was turned off.
     PaymentFailed { charge: Charge },
     /// An active hostname failed its ownership check. It is served until this time.
     HostnameUnproved { project: NamedProject, hostname: String, until: Time },
@@ -148,10 +148,15 @@ impl Notice {
                 format!("{domain} expires soon"),
                 format!("Renew it before {expires_at}. After this time, its zone and hostnames stop working."),
             ),
-            Self::PaymentFailed { charge } => (
-                "A payment was declined".to_owned(),
-                format!("The charge for {charge} was declined. Update your payment method."),
-            ),
+            Self::PaymentFailed { charge } => {
+                let next = match charge {
+                    Charge::Plan | Charge::Renewal { .. } => "Update your payment method.",
+                    Charge::TopUp => {
+                        "The automatic top-up is now off. Check your payment method, then turn it on again."
+                    }
+                };
+                ("A payment was declined".to_owned(), format!("The charge for {charge} was declined. {next}"))
+            }
             Self::HostnameUnproved { project, hostname, until } => (
                 format!("{hostname} failed its ownership check"),
                 format!(

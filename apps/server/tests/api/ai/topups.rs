@@ -131,6 +131,8 @@ async fn declined_card_turns_auto_topup_off_with_a_notification() {
     rig.retry_until(off).await;
     let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
     assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
+    let message = notifications[0]["message"].as_str().unwrap();
+    assert!(message.contains("The automatic top-up is now off. Check your payment method"), "{message}");
     assert_eq!(rig.kit.app.db_audit("ada").await.last().unwrap(), "ai.autotopup.off");
     // Further calls charge nothing. Then the card works again, and the owner turns auto top-up on again.
     rig.call().await;
