@@ -2,7 +2,7 @@
 
 use client::Client;
 use client::types::{
-    AiCredit, AiListLedgerQuery, AiModel, AiStatus, AutoTopup, AutoTopupChange, LedgerKind, LedgerRow,
+    AiCredit, AiListLedgerQuery, AiModel, AiStatus, AutoTopup, AutoTopupChange, LedgerKind, LedgerPage, LedgerRow,
     NewCreditCheckout,
 };
 
@@ -159,11 +159,18 @@ async fn buy(
             && row.kind == LedgerKind::Topup
             && is_credit_of(amount.micro_cents, row.amount_micro_cents)
     };
+    let added = |page: &LedgerPage| -> Vec<i64> {
+        page.items.iter().filter(|row| is_payment(row)).map(|row| row.amount_micro_cents).collect()
+    };
     let get = async || client.ai_list_ledger(org, &rows).send().await;
-    let paid = purchase.pay(svc, &checkout, get, |page| page.items.iter().any(is_payment)).await?;
-    if paid.is_some() {
+    let paid = purchase.pay(svc, &checkout, get, |page| !added(page).is_empty()).await?;
+    if let Some(page) = paid {
         svc.out.response(&client.ai_get_credit(org).send().await?, show_credit)?;
-        svc.out.success(format!("{org} bought credit for {}", dollars(amount.micro_cents)));
+        let price = dollars(amount.micro_cents);
+        svc.out.success(match added(&page)[..] {
+            [credit] => format!("{org} bought {} of credit for {price}", dollars(credit)),
+            _ => format!("{org} bought credit for {price}"),
+        });
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::process::Child;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -41,7 +41,7 @@ async fn credit_is_bought_and_topped_up() {
     let buy = ada.command(&["ai", "credit", "buy", "$10", "--org", "ada"]).spawn().unwrap();
     assert!(payments.pay(&ada.opened().await).ends_with("/docs"));
     let bought = finished(buy).succeeds();
-    bought.stderr_contains("charges no money").stderr_contains("ada bought credit for $10.00");
+    bought.stderr_contains("charges no money").stderr_contains("ada bought $10.00 of credit for $10.00");
     assert!(bought.out.starts_with("credit  $10.00\n"), "{bought:?}");
     delivered(&payments).await;
     let ledger = ai(&["ledger"]).succeeds().out;
@@ -64,6 +64,7 @@ async fn credit_is_bought_and_topped_up() {
     let buy = ada.command(&["ai", "credit", "buy", "10", "--org", "ada"]).spawn().unwrap();
     let _ = payments.pay(&ada.opened().await);
     let bought = finished(buy).succeeds();
+    bought.stderr_contains("ada bought $8.41 of credit for $10.00");
     assert!(bought.out.starts_with("credit  $18.41\n"), "{bought:?}");
     let printed = ai(&["credit", "buy", "5", "--no-browser", "--no-wait"]).succeeds().out;
     assert!(printed.contains("/payments/checkouts/"), "{printed}");
@@ -77,15 +78,16 @@ async fn wait_for_poll(command: &mut Child, requests: &AtomicUsize) {
     }
 }
 
-/// Another admin, or the automatic top-up, buys other amounts at the same time.
+/// Another admin, or the automatic top-up, buys credit at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn payment_of_another_amount_does_not_end_a_purchase() {
     let (platform, payments, ada) = with_provider(&[]).await;
-    let reads = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&reads);
+    let (reads, is_failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counter, fails) = (Arc::clone(&reads), Arc::clone(&is_failing));
     let proxy = reverse_proxy::start(&platform, move |request| {
-        counter.fetch_add(usize::from(request == "GET /v1/orgs/ada/ai/ledger"), Ordering::SeqCst);
-        None
+        let is_read = request == "GET /v1/orgs/ada/ai/ledger";
+        counter.fetch_add(usize::from(is_read), Ordering::SeqCst);
+        (is_read && fails.load(Ordering::SeqCst)).then_some(500)
     });
     let other = Machine::new(&proxy.await);
     other.svc(&["login", "--dev", "ada"]).succeeds();
@@ -99,9 +101,16 @@ async fn payment_of_another_amount_does_not_end_a_purchase() {
     pay("25");
     delivered(&payments).await;
     wait_for_poll(&mut buy, &reads).await;
+    // The next successful read contains two payments of this amount.
+    is_failing.store(true, Ordering::SeqCst);
+    wait_for_poll(&mut buy, &reads).await;
     pay("10");
+    pay("10");
+    delivered(&payments).await;
+    is_failing.store(false, Ordering::SeqCst);
     let bought = finished(buy).succeeds();
-    assert!(bought.out.starts_with("credit  $40.00\n"), "{bought:?}");
+    bought.stderr_contains("ada bought credit for $10.00");
+    assert!(bought.out.starts_with("credit  $50.00\n"), "{bought:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
