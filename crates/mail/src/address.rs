@@ -61,9 +61,10 @@ fn unquoted(text: &str) -> String {
     std::iter::from_fn(|| chars.next().and_then(|c| if c == '\\' { chars.next() } else { Some(c) })).collect()
 }
 
-/// Returns the form in which addresses are compared and suppressed.
+/// Returns the form in which addresses are compared and suppressed: in lower case, with the domain in punycode.
 pub(crate) fn suppression_key(address: &str) -> String {
-    address.trim().to_lowercase()
+    let address = address.trim();
+    parse_address(address).map_or_else(|| address.to_lowercase(), |parsed| parsed.as_str().to_lowercase())
 }
 
 #[cfg(test)]

@@ -85,5 +85,6 @@ async fn mail_and_suppressed_recipients_are_shown() {
     assert!(row.starts_with("eve@navy.example  bounce  ") && row.ends_with("  550 5.1.1 user unknown"), "{row}");
     let cleared = ada.svc(&["email", "unsuppress", "eve@navy.example"]).succeeds();
     cleared.stderr_contains("eve@navy.example is not suppressed");
+    ada.svc(&["email", "unsuppress", "notanaddress"]).fails(1).stderr_contains("must be an e-mail address");
     assert_eq!(ada.json(&["email", "suppressions"])["items"], json!([]));
 }

@@ -1,12 +1,13 @@
 //! Suppressed recipients of a project.
 
 use kernel::audit::{Actor, Event};
-use kernel::{Page, Paging, ProjectId};
+use kernel::{Email, InvalidField, Page, Paging, ProjectId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Mail, Result, Target};
 use crate::address::suppression_key;
+use crate::error::MailError;
 use crate::model::Suppression;
 use crate::repository::SuppressionRepository as _;
 
@@ -25,19 +26,20 @@ impl Mail {
     /// contain the address, because it is a contact.
     ///
     /// # Errors
-    /// Returns [`crate::MailError::Store`].
+    /// Returns [`MailError::Field`] for a text that is neither a suppressed recipient nor an address, and
+    /// [`MailError::Store`].
     pub async fn suppression_clear(&self, actor: &Actor, target: Target, address: &str) -> Result<()> {
         let Target { org, project, .. } = target;
         let address = suppression_key(address);
-        if address.contains('\0') {
-            return Ok(());
-        }
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                if !tx.suppression_delete(project, &address).await? {
+                // A provider can name a recipient that is not an `Email`, so delete first. Postgres stores no U+0000.
+                if address.contains('\0') || !tx.suppression_delete(project, &address).await? {
+                    address.parse::<Email>().map_err(|error| InvalidField::new("address", error))?;
                     return Ok(Outcome::Unchanged(()));
                 }
-                Ok(Outcome::Changed((), Event::in_org("suppression.delete", org, project, json!({}))))
+                let event = Event::in_org("suppression.delete", org, project, json!({}));
+                Ok::<_, MailError>(Outcome::Changed((), event))
             })
             .await
     }

@@ -26,13 +26,23 @@ async fn suppressed_recipient_is_listed_and_can_be_cleared() {
     assert_eq!((&entry["outcome"], &entry["hasRaw"]), (&json!("rejected"), &json!(false)));
     assert!(entry["detail"].as_str().unwrap().contains("ada+x@example.org"));
     kit.ada.get(&format!("{LOG}/{id}/raw")).await.expect_error(404, "not_found");
-    for address in ["ada%2Bx@example.org", "ada%2bx%40example.org", "nobody"] {
+    for address in ["ada%2Bx@example.org", "ada%2bx%40example.org", "nobody@example.org"] {
         kit.ada.delete(&format!("{SUPPRESSIONS}/{address}")).await.expect(204);
     }
+    let refused = kit.ada.delete(&format!("{SUPPRESSIONS}/nobody")).await;
+    assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "address");
     assert_eq!(kit.ada.get(SUPPRESSIONS).await.expect(200)["items"], json!([]));
     kit.send(json!({ "to": ["ada+x@example.org"] })).await;
     let audit = kit.app.db_rows("SELECT data FROM store.audit WHERE event = 'suppression.delete'").await;
     assert_eq!(audit, [json!({ "data": {} })]);
+    let insert = "INSERT INTO mail.suppressions SELECT id, address, 'bounce', NULL, now() FROM projects.projects, \
+                  (VALUES ('\"a b\"@example.org'), ('joerg@xn--mller-kva.example')) AS suppressed (address)";
+    kit.app.db_execute(insert).await.unwrap();
+    for address in ["%22A%20b%22@example.org", "joerg@m%C3%BCller.example"] {
+        kit.ada.delete(&format!("{SUPPRESSIONS}/{address}")).await.expect(204);
+    }
+    assert_eq!(kit.ada.get(SUPPRESSIONS).await.expect(200)["items"], json!([]));
+    kit.ada.delete(&format!("{SUPPRESSIONS}/%22A%20b%22@example.org")).await.expect_error(400, "bad_request");
     let viewer = kit.app.add_member(&kit.ada, "ada", "viewer", "viewer").await;
     viewer.get(SUPPRESSIONS).await.expect(200);
     let response = viewer.delete(&format!("{SUPPRESSIONS}/nobody")).await;

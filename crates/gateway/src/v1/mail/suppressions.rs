@@ -23,7 +23,10 @@ pub(super) fn routes(area: &mut Area<'_>) {
         );
     area.delete("delete_suppression", "/v1/orgs/{orgSlug}/projects/{projectName}/email/suppressions/{address}", clear)
         .summary("Allow mail to a suppressed recipient again")
-        .description("Safe to repeat: the response is 204 even for an address that is not suppressed.");
+        .description(
+            "Safe to repeat: the response is 204 even for an address that is not suppressed, and 400 for a text that is \
+             neither suppressed nor an address.",
+        );
 }
 
 async fn list(
