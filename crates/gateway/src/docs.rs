@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use actix_web::http::StatusCode;
 use identity::IdentityError;
+use kernel::Code;
 
 use crate::http::Routes;
 use crate::openapi::target_name;
@@ -39,12 +40,9 @@ pub fn routes_markdown(public: &Routes, internal: &Routes) -> String {
 #[must_use]
 pub fn errors_markdown(public: &Routes) -> String {
     let mut codes = BTreeMap::new();
-    let without_operation = [
-        &protocol::METHOD_NOT_ALLOWED,
-        &protocol::URI_TOO_LONG,
-        &protocol::HEADERS_TOO_LARGE,
-        &protocol::UNKNOWN_HOSTNAME,
-    ];
+    // The errors of requests that reach no operation.
+    let without_operation =
+        [&Code::NOT_FOUND, &protocol::METHOD_NOT_ALLOWED, &protocol::URI_TOO_LONG, &protocol::HEADERS_TOO_LARGE];
     let formats = public.operations().map(|operation| (operation, public.error_format_of(operation.path)));
     // Without a body, a response has no code.
     for (operation, format) in formats.filter(|(_, format)| format.schema().is_some()) {
@@ -53,9 +51,14 @@ pub fn errors_markdown(public: &Routes) -> String {
             codes.insert((name, protocol::status(code).as_u16()), meaning);
         }
     }
-    for code in without_operation {
-        codes.insert((code.name, protocol::status(code).as_u16()), code.meaning);
+    for format in ["/v1", "/oauth"].map(|path| public.error_format_of(path)) {
+        for code in without_operation {
+            let (name, meaning) = format.wire_code(code);
+            codes.insert((name, protocol::status(code).as_u16()), meaning);
+        }
     }
+    let node = &protocol::UNKNOWN_HOSTNAME;
+    codes.insert((node.name, protocol::status(node).as_u16()), node.meaning);
     for code in [&IdentityError::ACCESS_DENIED, &IdentityError::CODEHOST_UNAVAILABLE] {
         codes.insert((code.name, StatusCode::FOUND.as_u16()), code.meaning);
     }

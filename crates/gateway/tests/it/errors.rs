@@ -17,7 +17,7 @@ fn reference_has_a_row_for_each_status_of_a_code() {
 
 #[test]
 fn reference_contains_the_codes_of_oauth_bodies() {
-    assert_eq!(statuses("invalid_request"), ["400", "408", "413", "415"]);
+    assert_eq!(statuses("invalid_request"), ["400", "404", "405", "408", "413", "414", "415", "431"]);
     assert_eq!(statuses("server_error"), ["500"]);
     assert_eq!(statuses("temporarily_unavailable"), ["429", "503"]);
 }
