@@ -59,6 +59,7 @@ impl Registrar {
         let name = request.parameter("domain");
         match request.parameter("action") {
             "transfer" => self.state().transfer_away(name)?,
+            "renew" => self.state().renew_automatically(name)?,
             "expire" => self.state().domains.get_mut(name)?.expires_at = now() - Duration::days(1),
             "soon" => self.state().domains.get_mut(name)?.expires_at = now() + Duration::days(7),
             "unlock" => {
@@ -91,6 +92,7 @@ fn add_domain(html: &mut Html, name: &str, domain: &Domain) {
         ("transfer", "Transfer away"),
         ("expire", "Expire"),
         ("soon", "Expire in seven days"),
+        ("renew", "Renew automatically"),
         ("unlock", "Remove both locks"),
     ] {
         html.raw("<button name=action value=").raw(action).raw(">").raw(text).raw("</button> ");

@@ -251,6 +251,13 @@ impl State {
         Some(())
     }
 
+    /// Renews a domain for a year, as the registrar's automatic renewal does.
+    pub fn renew_automatically(&mut self, name: &str) -> Option<()> {
+        let domain = self.domains.get_mut(name)?;
+        domain.expires_at = add_years(domain.expires_at, 1);
+        self.add_order(RegistrarOperation::Renew, name, 1, prices(name).1).ok().map(drop)
+    }
+
     fn find(&mut self, name: &str) -> Result<&mut Domain, ApiError> {
         self.domains.get_mut(name).ok_or_else(|| ApiError::new(404, "Not Found"))
     }

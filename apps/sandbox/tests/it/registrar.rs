@@ -39,13 +39,16 @@ async fn page_shows_the_account_and_changes_domains() {
         let submitted = sandbox.submit("/registrar", &[("domain", NAME), ("action", action)]).await;
         assert_eq!((submitted.status().as_u16(), header(&submitted, "location").as_str()), (302, "/registrar"));
     }
-    let expiry = async || call(&sandbox, "GET", "domains/shop.com", &Value::Null).await.1["expireDate"].clone();
-    let first = expiry().await.to_string();
+    let expiry = async || call(&sandbox, "GET", "domains/shop.com", &Value::Null).await.1["expireDate"].to_string();
+    let first = expiry().await;
     sandbox.submit("/registrar", &[("domain", NAME), ("action", "soon")]).await;
-    let soon = expiry().await.to_string();
+    let soon = expiry().await;
     sandbox.submit("/registrar", &[("domain", NAME), ("action", "expire")]).await;
-    let expired = expiry().await.to_string();
+    let expired = expiry().await;
     assert!(expired < soon && soon < first);
+    sandbox.submit("/registrar", &[("domain", NAME), ("action", "renew")]).await;
+    assert!(expiry().await > soon);
+    assert!(sandbox.text("/registrar").await.contains("Renew shop.com for 1 years: $15.99"));
     sandbox.submit("/registrar", &[("domain", NAME), ("action", "transfer")]).await;
     assert_eq!(call(&sandbox, "GET", "domains/shop.com", &Value::Null).await.0, 404);
     for unknown in [("domain", "other.com"), ("action", "unknown")] {
