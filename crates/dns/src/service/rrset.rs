@@ -1,5 +1,7 @@
 //! Use cases of rrsets.
 
+use std::collections::HashSet;
+
 use kernel::audit::{Actor, Event};
 use kernel::{ApiError as _, Code, InvalidField, InvalidFields, OrgId};
 use store::{Connection, Outcome};
@@ -145,7 +147,7 @@ impl Dns {
         rrsets: &[RrsetPatch],
         may_repeat_delegations: bool,
     ) -> Result<Vec<Edit>> {
-        let changes = parse_changes(&zone.name, rrsets)?;
+        let ParsedChanges { changes, indexes, mut errors } = parse_changes(&zone.name, rrsets)?;
         let (_, ns) = self.hosting()?.ns();
         let has_nameservers = |change: &RrsetChange| {
             change.kind == RecordType::Ns && change.content.as_ref().is_some_and(|(_, records, _)| records == ns)
@@ -153,15 +155,23 @@ impl Dns {
         let repeated: Vec<bool> =
             changes.iter().map(|change| may_repeat_delegations && has_nameservers(change)).collect();
         let Plan { edits, mut rejected } = self.plan(tx, zone, changes, None).await?;
-        rejected.retain(|(index, error)| {
-            let is_delegation = matches!(error, DnsError::Managed { managed_by: ManagedBy::System, .. });
-            !(is_delegation && repeated.get(*index) == Some(&true))
+        // An invalid item may be the one that resolves the conflict. `None` stands for any name.
+        let absolute = |name: &str| OwnerName::parse(name, &zone.name).ok().map(|owner| owner.absolute(&zone.name));
+        let invalid: HashSet<Option<String>> = errors.iter().map(|error| absolute(&error.name)).collect();
+        rejected.retain(|(position, error)| match error {
+            DnsError::Managed { managed_by: ManagedBy::System, .. } => repeated.get(*position) != Some(&true),
+            DnsError::CnameConflict(name) => !invalid.contains(&None) && !invalid.contains(&Some(name.clone())),
+            _ => true,
         });
-        if rejected.is_empty() {
+        errors.extend(rejected.iter().map(|(position, error)| {
+            let index = indexes.get(*position).copied().unwrap_or_default();
+            item_error(rrsets, index, error.code(), error.to_string())
+        }));
+        if errors.is_empty() {
             return Ok(edits);
         }
-        let errors = rejected.iter().map(|(index, error)| item_error(rrsets, *index, error.code(), error.to_string()));
-        Err(DnsError::InvalidItems(errors.collect()))
+        errors.sort_by_key(|error| error.index);
+        Err(DnsError::InvalidItems(errors))
     }
 }
 
@@ -235,15 +245,27 @@ fn parse_set(
     }
 }
 
-fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<RrsetChange>> {
-    let (mut changes, mut errors) = (Vec::<RrsetChange>::with_capacity(items.len()), Vec::new());
-    let mut keys = std::collections::HashSet::new();
+/// The items of a PATCH.
+#[derive(Default)]
+struct ParsedChanges {
+    changes: Vec<RrsetChange>,
+    /// The index of the item of each change.
+    indexes: Vec<usize>,
+    errors: Vec<ItemError>,
+}
+
+fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<ParsedChanges> {
+    let mut parsed = ParsedChanges::default();
+    let mut keys = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         match parse_change(zone, item) {
-            Ok(change) if keys.insert((change.owner.clone(), change.kind)) => changes.push(change),
+            Ok(change) if keys.insert((change.owner.clone(), change.kind)) => {
+                parsed.changes.push(change);
+                parsed.indexes.push(index);
+            }
             Ok(_) => {
                 let message = "appears more than once; send the complete content of each rrset once";
-                errors.push(item_error(items, index, &Code::BAD_REQUEST, message.to_owned()));
+                parsed.errors.push(item_error(items, index, &Code::BAD_REQUEST, message.to_owned()));
             }
             Err(DnsError::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -251,11 +273,11 @@ fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<Vec<RrsetChang
                     DnsError::InvalidFields(fields) => fields.summary(),
                     error => error.to_string(),
                 };
-                errors.push(item_error(items, index, error.code(), message));
+                parsed.errors.push(item_error(items, index, error.code(), message));
             }
         }
     }
-    if errors.is_empty() { Ok(changes) } else { Err(DnsError::InvalidItems(errors)) }
+    Ok(parsed)
 }
 
 fn parse_change(zone: &ZoneName, item: &RrsetPatch) -> Result<RrsetChange> {

@@ -210,7 +210,9 @@ async fn patch_changes_all_rrsets_or_none() {
     let again = ada.patch(&path, patch(false)).await.expect(200).clone();
     assert_eq!((&again["serial"], &again["added"]), (&json!(before + 1), &json!([])));
 
+    // The response lists validation errors and conflicts together, except those that an invalid item may resolve.
     let faulty = json!({ "rrsets": [
+        { "name": "@", "type": "NS", "records": ["ns.example."] },
         { "name": "fine", "type": "A", "records": ["192.0.2.1"] },
         { "name": "www", "type": "A", "records": ["x"] },
         { "name": "www", "type": "NONE", "records": ["x"] },
@@ -220,11 +222,22 @@ async fn patch_changes_all_rrsets_or_none() {
         { "name": "short", "type": "A", "ttl": 29, "records": ["192.0.2.1"] },
         { "name": "long", "type": "A", "ttl": 86_401, "records": ["192.0.2.1"] },
         { "name": "many", "type": "A", "records": addresses(101) },
+        { "name": "mail", "type": "CNAME", "records": ["fine"] },
     ] });
     let refused = ada.patch(&path, faulty).await;
     let items = refused.expect_error(400, "bad_request")["details"]["items"].clone();
     let indexes: Vec<u64> = items.as_array().unwrap().iter().map(|item| item["index"].as_u64().unwrap()).collect();
-    assert_eq!(indexes, [1, 2, 3, 4, 5, 6, 7, 8], "{items}");
+    assert_eq!(indexes, [0, 2, 3, 4, 5, 6, 7, 8, 9], "{items}");
+    assert_eq!(items[0]["code"], "managed_rrset");
+    let uncertain = json!({ "rrsets": [
+        { "name": "mail", "type": "A", "ttl": 29, "records": ["192.0.2.1"] },
+        { "name": "mail", "type": "CNAME", "records": ["fine"] },
+        { "name": "www", "type": "CNAME", "records": ["fine"] },
+    ] });
+    let refused = ada.patch(&path, uncertain).await;
+    let items = refused.expect_error(400, "bad_request")["details"]["items"].clone();
+    let codes: Vec<_> = items.as_array().unwrap().iter().map(|item| (&item["index"], &item["code"])).collect();
+    assert_eq!(codes, [(&json!(0), &json!("bad_request")), (&json!(2), &json!("cname_conflict"))]);
     let conflicts = json!({ "rrsets": [
         { "name": "fine", "type": "A", "records": ["192.0.2.1"] },
         { "name": "@", "type": "NS", "records": ["ns.example."] },
