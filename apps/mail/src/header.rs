@@ -96,8 +96,8 @@ fn split(field: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns whether an `Authentication-Results` field claims to be from this host. Also returns true for an ambiguous
-/// identifier, because another parser could read this host's name in it. Worker code receives repeated fields as one
-/// text, joined with commas. Therefore the text after a comma must not look like a field of this host either.
+/// identifier, because another parser could read this host's name in it. Some parsers join repeated fields with commas.
+/// Therefore the text after a comma must not look like a field of this host either.
 fn claims(value: &[u8], host: &HostName) -> bool {
     let value = String::from_utf8_lossy(value);
     let is_host = |identifier: String| HostName::parse(&identifier).is_some_and(|name| name == *host);

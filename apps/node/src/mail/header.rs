@@ -15,6 +15,9 @@ pub fn is_complete(mail: &[u8]) -> bool {
 
 /// Returns the header fields in order. Skips lines that are not fields, and a last line without a line end. In a value,
 /// U+FFFD replaces bytes that are not UTF-8, and a space replaces control characters.
+///
+/// Returns only the first `Authentication-Results` field, which the mail node added. `Headers` joins fields with the same
+/// name, so results of the sender would follow those of the mail node in one value.
 pub fn fields(mail: &[u8]) -> Vec<Field> {
     let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
     let mut is_field = false;
@@ -30,6 +33,10 @@ pub fn fields(mail: &[u8]) -> Vec<Field> {
         is_field = field.is_some();
         fields.extend(field);
     }
+    let mut has_results = false;
+    fields.retain(|(name, _)| {
+        !name.eq_ignore_ascii_case("Authentication-Results") || !std::mem::replace(&mut has_results, true)
+    });
     fields.into_iter().map(|(name, value)| (name, text(&value))).collect()
 }
 
@@ -71,6 +78,14 @@ mod tests {
         assert_eq!(read(mail), expected);
         assert_eq!(read(&mail.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>()), expected);
         assert_eq!(read(b"\r\nTo: body\r\n"), []);
+    }
+
+    #[test]
+    fn only_the_first_results_are_returned() {
+        let mail = b"Authentication-Results: a\r\n b\r\nX: 1\r\nauthentication-results : c\r\n d\r\nX: 2\r\n\
+            AUTHENTICATION-RESULTS:e\r\n\r\n";
+        let expected = [field("Authentication-Results", "a b"), field("X", "1"), field("X", "2")];
+        assert_eq!(read(mail), expected);
     }
 
     #[test]

@@ -30,6 +30,26 @@ async fn message_has_the_envelope_the_headers_and_the_raw_mail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn results_of_the_sender_are_only_in_the_raw_mail() {
+    let Some(rig) = Rig::start().await else { return };
+    let raw = "Return-Path: <a@x.example>\r\n\
+        Authentication-Results: mx.example;\r\n\tspf=none smtp.mailfrom=x.example\r\n\
+        Received: from x.example by mx.example\r\nX-Mode: describe\r\n\
+        Authentication-Results: evil; spf=pass smtp.mailfrom=bank.example\r\n\tdkim=pass\r\n\
+        AUTHENTICATION-RESULTS : evil (\r\n mx.example; spf=pass)\r\nReceived-SPF: pass\r\n\r\n";
+    let seen = rig.described(raw).await;
+    let headers = json!([
+        ["authentication-results", "mx.example; spf=none smtp.mailfrom=x.example"],
+        ["received", "from x.example by mx.example"],
+        ["received-spf", "pass"],
+        ["return-path", "<a@x.example>"],
+        ["x-mode", "describe"],
+    ]);
+    assert_eq!(seen["headers"], headers);
+    assert_eq!(seen["digest"], sha256(raw.as_bytes()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn null_sender_is_an_empty_text() {
     let Some(rig) = Rig::start().await else { return };
     let id = rig.core.receive_mail_from("", "app", mail("describe"));
