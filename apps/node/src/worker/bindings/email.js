@@ -16,10 +16,12 @@ class EmailError extends Error {
 const invalid = (message) => new EmailError("invalid_message", message);
 const tooLarge = () => new EmailError("too_large", "The mail is too large. The limit is 10 MiB, with its attachments.");
 const isMissing = (value) => value === undefined || value === null;
-const isText = (value) => typeof value === "string" && value.isWellFormed();
+const isWellFormed = (value) => typeof value === "string" && value.isWellFormed();
+// The control plane rejects U+0000 in any text, and does not name the field.
+const isText = (value) => isWellFormed(value) && !value.includes("\0");
 
 function checkText(code, name, value) {
-  if (!isText(value)) throw new EmailError(code, `\`${name}\` must be a string without lone surrogates.`);
+  if (!isText(value)) throw new EmailError(code, `\`${name}\` must be a string without lone surrogates and U+0000.`);
   return value;
 }
 
@@ -45,13 +47,13 @@ function checkHeaders(headers) {
   const isRecord = typeof headers === "object" && !(Symbol.iterator in headers);
   const entries = isRecord ? checkLength("invalid_message", "headers", Object.entries(headers)) : [];
   if (!isRecord || !entries.flat().every(isText)) {
-    throw invalid("`headers` must be an object of strings without lone surrogates.");
+    throw invalid("`headers` must be an object of strings without lone surrogates and U+0000.");
   }
   return Object.fromEntries(entries);
 }
 
 function bytesOf(content) {
-  if (isText(content)) return new TextEncoder().encode(content);
+  if (isWellFormed(content)) return new TextEncoder().encode(content);
   if (content instanceof ArrayBuffer) return new Uint8Array(content);
   if (ArrayBuffer.isView(content)) return new Uint8Array(content.buffer, content.byteOffset, content.byteLength);
   throw invalid("The content of an attachment must be a string, ArrayBuffer or ArrayBufferView.");

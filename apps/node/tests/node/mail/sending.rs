@@ -20,12 +20,13 @@ async fn mail_is_submitted_with_all_fields() {
         .send(&json!({
             "to": ["ada@example.com", "Grüße <ü@example.com>"], "cc": "cc@example.com", "bcc": ["bcc@example.com"],
             "from": "Bot <bot@app.ada.example>", "replyTo": "reply@example.com",
-            "subject": "Grüße\r\nX: y", "text": "a\u{0}b", "html": "<p>", "headers": { "X-One": "1", "In-Reply-To": "<1>" },
+            "subject": "Grüße\r\nX: y", "text": "a\u{1}b", "html": "<p>", "headers": { "X-One": "1", "In-Reply-To": "<1>" },
             "attachments": [
                 { "filename": "ü.txt", "contentType": "text/plain", "text": "Grüße" },
                 { "filename": "bytes", "contentType": "application/octet-stream", "bytes": [0, 255, 10] },
                 { "filename": "view", "contentType": "x", "view": [1, 2] },
                 { "filename": "empty", "contentType": "x", "text": "" },
+                { "filename": "zero", "contentType": "x", "text": "\0" },
                 { "filename": "named", "contentType": "Text/html; Charset=us-ascii", "text": "a" },
                 { "filename": "latin", "contentType": "text/plain", "bytes": [228] },
             ],
@@ -58,7 +59,7 @@ async fn mail_is_submitted_with_all_fields() {
         cc: vec!["cc@example.com".to_owned()],
         bcc: vec!["bcc@example.com".to_owned()],
         subject: "Grüße\r\nX: y".to_owned(),
-        text: Some("a\0b".to_owned()),
+        text: Some("a\u{1}b".to_owned()),
         html: Some("<p>".to_owned()),
         headers: [("X-One", "1"), ("In-Reply-To", "<1>")].map(|(name, it)| (name.to_owned(), it.to_owned())).into(),
         attachments: vec![
@@ -66,6 +67,7 @@ async fn mail_is_submitted_with_all_fields() {
             attachment("bytes", "application/octet-stream", "AP8K"),
             attachment("view", "x", "AQI="),
             attachment("empty", "x", ""),
+            attachment("zero", "x", "AA=="),
             attachment("named", "Text/html; Charset=us-ascii", "YQ=="),
             attachment("latin", "text/plain", "5A=="),
         ],
@@ -110,6 +112,35 @@ async fn malformed_calls_are_refused_before_the_submission() {
             _ => "invalid_message",
         };
         assert_eq!(code, expected, "{name}");
+    }
+    assert!(rig.core.submitted_mail().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zero_character_is_refused_with_the_name_of_the_field() {
+    let Some(rig) = Rig::start().await else { return };
+    let zero = "a\0b@example.com";
+    for (field, value, code) in [
+        ("to", json!(zero), "invalid_recipient"),
+        ("cc", json!(["cc@example.com", zero]), "invalid_recipient"),
+        ("bcc", json!(zero), "invalid_recipient"),
+        ("from", json!(zero), "invalid_sender"),
+        ("replyTo", json!(zero), "invalid_message"),
+        ("subject", json!(zero), "invalid_message"),
+        ("text", json!(zero), "invalid_message"),
+        ("html", json!(zero), "invalid_message"),
+        ("headers", json!({ "X-One": zero }), "invalid_message"),
+        ("filename", json!({ "filename": zero, "contentType": "x", "text": "" }), "invalid_message"),
+        ("contentType", json!({ "filename": "x", "contentType": zero, "text": "" }), "invalid_message"),
+    ] {
+        let mut mail = minimal();
+        match field {
+            "filename" | "contentType" => mail["attachments"] = json!([value]),
+            _ => mail[field] = value,
+        }
+        let thrown = rig.send(&mail).await;
+        assert_eq!(thrown["code"], code, "{field}");
+        assert!(thrown["message"].as_str().unwrap().contains(&format!("`{field}`")), "{thrown}");
     }
     assert!(rig.core.submitted_mail().is_empty());
 }
