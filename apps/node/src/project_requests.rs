@@ -1,7 +1,9 @@
 //! Limits on the requests to the control plane that the code of a project causes.
 //!
 //! All projects of all nodes share the control plane. So a project has few requests in flight, and a refusal that
-//! applies to every request of the project is repeated for a moment without a request.
+//! applies to every request of the project is repeated for a moment without a request. It is repeated only for requests
+//! with the same scope. The scope of an AI call is its model: the control plane refuses a call of an unknown model for
+//! that reason, whatever else applies to the project.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +25,8 @@ const MAX_REPEAT: Duration = Duration::from_secs(5);
 /// The requests of all projects of one kind, which the control plane may answer with the refusal `R`.
 pub struct ProjectRequests<R> {
     in_flight: KeyedSemaphores<String>,
-    refusals: Mutex<HashMap<String, RecentRefusal<R>>>,
+    /// By project and scope.
+    refusals: Mutex<HashMap<(String, String), RecentRefusal<R>>>,
 }
 
 struct RecentRefusal<R> {
@@ -34,7 +37,7 @@ struct RecentRefusal<R> {
 /// Why a request must not be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotSent<R> {
-    /// The control plane refused a request of the project a moment ago.
+    /// The control plane refused a request of the project with this scope a moment ago.
     Refused(R),
     /// The other requests of the project take too long.
     Busy,
@@ -49,29 +52,30 @@ impl<R: Clone> ProjectRequests<R> {
     ///
     /// # Errors
     /// Returns an error if the request must not be sent.
-    pub async fn begin(&self, project: &str) -> Result<OwnedSemaphorePermit, NotSent<R>> {
+    pub async fn begin(&self, project: &str, scope: &str) -> Result<OwnedSemaphorePermit, NotSent<R>> {
         let permit = self.in_flight.of(project.to_owned()).acquire_owned();
         let permit = timeout(WAIT_TIMEOUT, permit).await.ok().and_then(Result::ok).ok_or(NotSent::Busy)?;
         // Check after the wait, in which another request may have been refused.
-        match self.recent_refusal(project) {
+        match self.recent_refusal(project, scope) {
             Some(refusal) => Err(NotSent::Refused(refusal)),
             None => Ok(permit),
         }
     }
 
-    /// Repeats a refusal that applies to every request of the project, until `retry_after` seconds have passed.
-    pub fn repeat(&self, project: &str, refusal: R, retry_after: Option<u32>) {
+    /// Repeats a refusal for requests of the project with this scope, until `retry_after` seconds have passed.
+    pub fn repeat(&self, project: &str, scope: &str, refusal: R, retry_after: Option<u32>) {
         let duration =
             retry_after.map_or(DEFAULT_REPEAT, |seconds| Duration::from_secs(seconds.into()).min(MAX_REPEAT));
         let now = Instant::now();
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.retain(|_, recent| recent.until > now);
-        refusals.insert(project.to_owned(), RecentRefusal { refusal, until: now + duration });
+        refusals.insert((project.to_owned(), scope.to_owned()), RecentRefusal { refusal, until: now + duration });
     }
 
-    fn recent_refusal(&self, project: &str) -> Option<R> {
+    fn recent_refusal(&self, project: &str, scope: &str) -> Option<R> {
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = refusals.get(project).filter(|recent| recent.until > Instant::now())?;
+        let key = (project.to_owned(), scope.to_owned());
+        let recent = refusals.get(&key).filter(|recent| recent.until > Instant::now())?;
         Some(recent.refusal.clone())
     }
 }
@@ -87,11 +91,11 @@ mod tests {
         let requests = ProjectRequests::<()>::new();
         let mut held = Vec::new();
         for _ in 0..MAX_IN_FLIGHT {
-            held.push(requests.begin("prj_1").await.unwrap());
+            held.push(requests.begin("prj_1", "m").await.unwrap());
         }
-        assert_eq!(requests.begin("prj_1").await.unwrap_err(), NotSent::Busy);
-        assert!(requests.begin("prj_2").await.is_ok());
-        let (next, ()) = tokio::join!(requests.begin("prj_1"), async { drop(held) });
+        assert_eq!(requests.begin("prj_1", "m").await.unwrap_err(), NotSent::Busy);
+        assert!(requests.begin("prj_2", "m").await.is_ok());
+        let (next, ()) = tokio::join!(requests.begin("prj_1", "m"), async { drop(held) });
         assert!(next.is_ok());
     }
 
@@ -99,12 +103,13 @@ mod tests {
     async fn refusal_is_repeated_for_a_moment() {
         let requests = ProjectRequests::new();
         for (retry_after, duration) in [(None, 1), (Some(3), 3), (Some(60), 5)] {
-            requests.repeat("prj_1", "no credit", retry_after);
+            requests.repeat("prj_1", "m", "no credit", retry_after);
             advance(Duration::from_secs(duration) - Duration::from_millis(1)).await;
-            assert_eq!(requests.begin("prj_1").await.unwrap_err(), NotSent::Refused("no credit"));
-            assert!(requests.begin("prj_2").await.is_ok());
+            assert_eq!(requests.begin("prj_1", "m").await.unwrap_err(), NotSent::Refused("no credit"));
+            assert!(requests.begin("prj_2", "m").await.is_ok());
+            assert!(requests.begin("prj_1", "other").await.is_ok());
             advance(Duration::from_millis(1)).await;
-            assert!(requests.begin("prj_1").await.is_ok());
+            assert!(requests.begin("prj_1", "m").await.is_ok());
         }
     }
 
@@ -113,13 +118,13 @@ mod tests {
         let requests = ProjectRequests::new();
         let mut held = Vec::new();
         for _ in 0..MAX_IN_FLIGHT {
-            held.push(requests.begin("prj_1").await.unwrap());
+            held.push(requests.begin("prj_1", "m").await.unwrap());
         }
         let refuse = async {
-            requests.repeat("prj_1", "no credit", None);
+            requests.repeat("prj_1", "m", "no credit", None);
             drop(held);
         };
-        let (waiting, ()) = tokio::join!(requests.begin("prj_1"), refuse);
+        let (waiting, ()) = tokio::join!(requests.begin("prj_1", "m"), refuse);
         assert_eq!(waiting.unwrap_err(), NotSent::Refused("no credit"));
     }
 }

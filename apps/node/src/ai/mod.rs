@@ -218,10 +218,11 @@ impl Ai {
         input_tokens: u32,
     ) -> Result<(MeteredCall, AdmittedCall)> {
         let call = self.meter.begin(project).ok_or(AiError::NoCore)?;
-        let _request_permit = self.admissions.begin(project).await.map_err(|not_sent| match not_sent {
-            NotSent::Refused(refusal) => refusal.into(),
-            NotSent::Busy => AiError::NoCore,
-        })?;
+        let _request_permit =
+            self.admissions.begin(project, request.model()).await.map_err(|not_sent| match not_sent {
+                NotSent::Refused(refusal) => refusal.into(),
+                NotSent::Busy => AiError::NoCore,
+            })?;
         self.meter.record(call.id, CallState::Asked).await?;
         let started = Instant::now();
         let asked = AiCallRequest {
@@ -238,7 +239,7 @@ impl Ai {
             }
             Ok(AiAdmission::Refused(refusal)) => {
                 if applies_to_project(refusal.code) {
-                    self.admissions.repeat(project, refusal.clone(), refusal.retry_after);
+                    self.admissions.repeat(project, request.model(), refusal.clone(), refusal.retry_after);
                 }
                 self.meter.forget(call).await;
                 Err(refusal.into())

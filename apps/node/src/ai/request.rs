@@ -65,8 +65,9 @@ impl ChatRequest {
             return Err(invalid("The body must be a JSON object."));
         };
         let model = object.get("model").and_then(Value::as_str).map(str::to_owned);
-        let model = model.filter(|model| model.len() <= 200);
-        let model = model.ok_or_else(|| invalid("model must be a string of at most 200 characters."))?;
+        let model = model.filter(|model| model.len() <= 200 && !model.contains('\0'));
+        let model =
+            model.ok_or_else(|| invalid("model must be a string of at most 200 characters, without U+0000."))?;
         check_messages(object.get("messages").unwrap_or(&Value::Null))?;
         let is_stream = match object.get("stream") {
             None | Some(Value::Null) => false,

@@ -95,11 +95,24 @@ async fn refusals_are_errors_in_the_shape_of_openai() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unknown_model_is_reported_while_other_calls_are_refused() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.refuse_ai_calls(Some(RefusalCode::RateLimited));
+    assert_eq!(rig.post("/fetch", &question("x")).await.status(), 429);
+    let mut unknown = question("x");
+    unknown["model"] = json!("lab/unknown");
+    let response = rig.post_whole("/fetch", &unknown).await;
+    assert_eq!(response.status, 400, "{}", response.body);
+    assert!(response.body.contains(r#""code":"model_not_found""#), "{}", response.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn malformed_requests_are_rejected_before_the_admission() {
     let Some(rig) = Rig::start().await else { return };
     for (body, named) in [
         (json!([]), "object"),
         (json!({ "messages": [] }), "model"),
+        (json!({ "model": "a\0", "messages": [] }), "without U+0000"),
         (json!({ "model": "m", "messages": "x" }), "messages"),
         (json!({ "model": "m", "messages": [], "stream": 1 }), "stream"),
         (json!({ "model": "m", "messages": [], "n": 5 }), "n must be 1"),

@@ -72,11 +72,14 @@ pub async fn admit(request: HttpRequest, asked: Json<AiCallRequest>, state: Data
     if !is_node(&request, &table) {
         return HttpResponse::Unauthorized().finish();
     }
+    let is_known = ["lab/small", "lab/large"].contains(&asked.model.as_str());
     table.ai.asked.push(asked.into_inner());
     if table.ai.loses_admissions {
         return HttpResponse::InternalServerError().finish();
     }
-    HttpResponse::Ok().json(table.ai.refusal.map_or_else(
+    // As in the control plane, an unknown model is the first reason.
+    let refusal = if is_known { table.ai.refusal } else { Some(RefusalCode::ModelNotFound) };
+    HttpResponse::Ok().json(refusal.map_or_else(
         || {
             AiAdmission::Admitted(AdmittedCall {
                 upstream_model: "small-v1".to_owned(),
