@@ -112,6 +112,18 @@ async fn remaining_quota_decreases_with_each_response() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn remaining_quota_does_not_exceed_the_quota() {
+    let (app, _other) = two_servers(600, 600).await;
+    let ada = app.sign_in("ada").await;
+    ada.get("/v1/me").await.expect(200);
+    // The bucket is full again, while the server still has the permits that it reserved.
+    app.clock.advance(3);
+    let response = ada.get("/v1/me").await;
+    response.expect(200);
+    assert_eq!(response.header("ratelimit"), "\"general\";r=600;t=0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unused_permits_of_a_server_expire() {
     let (app, other) = two_servers(600, 600).await;
     let ada = app.sign_in("ada").await;

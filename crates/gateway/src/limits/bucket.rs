@@ -48,6 +48,11 @@ impl PermitRequest {
         Self { now, permits: (per_minute / 60).max(1), cost, bucket: cost * per_minute }
     }
 
+    /// Returns the number of permits that a full bucket holds.
+    fn quota(&self) -> i64 {
+        self.bucket / self.cost
+    }
+
     /// Returns the number of permits that are left in the bucket. `reset_at` is the time when the bucket is full again.
     pub(super) fn remaining(&self, reset_at: i64) -> i64 {
         ((self.now + self.bucket - reset_at.max(self.now)) / self.cost).max(0)
@@ -98,15 +103,16 @@ impl LocalPermits {
         self.take(needed)
     }
 
-    /// Returns the number of permits that the caller has left, in this process and in the bucket.
+    /// Returns the number of permits that the caller has left, in this process and in the bucket. The bucket can be full
+    /// while this process still has permits, but the `RateLimit` header must not exceed the quota.
     pub(super) fn remaining(&self, needed: PermitRequest) -> i64 {
-        needed.remaining(self.reset_at) + self.permits
+        (needed.remaining(self.reset_at) + self.permits).min(needed.quota())
     }
 }
 
 /// Sets the headers of the response.
 pub(super) fn set_headers(request: &HttpRequest, name: &str, needed: PermitRequest, local: LocalPermits) {
-    let (quota, remaining) = (needed.bucket / needed.cost, local.remaining(needed));
+    let (quota, remaining) = (needed.quota(), local.remaining(needed));
     let full_in = seconds(local.reset_at - needed.now);
     request.extensions_mut().insert(RateLimitHeaders {
         policy: format!("\"{name}\";q={quota};w=60"),
