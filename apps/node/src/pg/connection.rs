@@ -145,10 +145,14 @@ impl Connection {
 
     /// Writes the rows, and returns the number of rows that the statement returned or changed.
     async fn write_rows(&mut self, columns: &[(String, Type)], output: &mut Output) -> Result<u64, Failure> {
+        let mut returned = 0;
         loop {
             match self.wire.next().await? {
-                Message::DataRow(row) => write_row(&row, columns, output).await?,
-                Message::CommandComplete(complete) => return Ok(row_count(complete.tag()?)),
+                Message::DataRow(row) => {
+                    write_row(&row, columns, output).await?;
+                    returned += 1;
+                }
+                Message::CommandComplete(complete) => return Ok(row_count(complete.tag()?).unwrap_or(returned)),
                 Message::EmptyQueryResponse => return Ok(0),
                 // The session now waits for COPY data, so it cannot be used again. `refusal` should have refused the
                 // statement.
@@ -229,7 +233,7 @@ fn values(row: &DataRowBody) -> Result<Vec<Option<&[u8]>>, Failure> {
     Ok(row.ranges().map(value).collect()?)
 }
 
-/// Returns the count of a command tag such as `INSERT 0 5`; 0 for commands without a count.
-fn row_count(tag: &str) -> u64 {
-    tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
+/// Returns the count of a command tag such as `INSERT 0 5`. Other tags, such as `SHOW`, have none.
+fn row_count(tag: &str) -> Option<u64> {
+    tag.rsplit(' ').next()?.parse().ok()
 }

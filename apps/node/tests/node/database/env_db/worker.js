@@ -185,6 +185,10 @@ async function results(db) {
   equal(await db.query(""), none, "empty");
   equal(await db.query("-- a comment"), none, "comment");
   equal(await db.query("SELECT"), { rows: [{}], rowCount: 1, fields: [] }, "no columns");
+  const { rows, rowCount } = await db.query("SHOW timezone");
+  equal([rows, rowCount], [[{ TimeZone: "UTC" }], 1], "show");
+  const explained = await db.query("EXPLAIN SELECT 1 UNION ALL SELECT 2");
+  equal([explained.rows.length > 1, explained.rowCount], [true, explained.rows.length], "explain");
   equal((await db.query("INSERT INTO counted (v) VALUES ('a'), ('b')")).rowCount, 2, "insert");
   equal((await db.query("UPDATE counted SET v = $1", ["c"])).rowCount, 2, "update");
   equal((await db.query("DELETE FROM counted RETURNING id")).rows, [{ id: 1 }, { id: 2 }], "returning");
