@@ -215,6 +215,7 @@ async function errors(db) {
     ["22003", "SELECT $1::int2", [40000]],
     ["22P02", "SELECT $1::jsonb", [{ text: "\ud800" }]],
     ["22021", "SELECT $1", ["a\0b"]],
+    ["22P05", "SELECT $1::jsonb", ["a\0b"]],
     ["23505", "INSERT INTO unique_once VALUES (1)"],
     ["42501", "CREATE ROLE other"],
     ["0A000", "COPY unique_once FROM STDIN"],
