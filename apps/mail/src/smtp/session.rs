@@ -163,7 +163,9 @@ impl Session {
                 Reply::new(250, "2.0.0", "reset")
             }
             Command::Noop => Reply::new(250, "2.0.0", "OK"),
-            Command::Help => Reply::new(214, "2.0.0", "EHLO HELO MAIL RCPT DATA RSET NOOP QUIT STARTTLS; see RFC 5321"),
+            Command::Help => {
+                Reply::new(214, "2.0.0", "EHLO HELO MAIL RCPT DATA RSET NOOP QUIT; EHLO lists the extensions")
+            }
             Command::Verify => Reply::new(252, "2.0.0", "the server does not verify addresses; send a mail"),
             Command::Expand => Reply::new(502, "5.5.1", "the server does not expand lists"),
             Command::Quit => return self.refuse(Reply::new(221, "2.0.0", "bye")),

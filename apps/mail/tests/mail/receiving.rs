@@ -20,6 +20,9 @@ async fn extensions_are_offered_and_a_mail_is_received() {
             "250-{HOST}|250-SIZE 26214400|250-8BITMIME|250-SMTPUTF8|250-PIPELINING|250-ENHANCEDSTATUSCODES|250 STARTTLS"
         )
     );
+    // A node without a certificate and an encrypted connection have the same help.
+    let help = "214 2.0.0 EHLO HELO MAIL RCPT DATA RSET NOOP QUIT; EHLO lists the extensions";
+    assert_eq!(client.command("HELP").await, help);
     let data = "From: Ada <ada@sender.example>\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n\r\n..dot\r\nGrüße";
     let queued = client.mail("Ada@Sender.Example", &[&format!("Hello+1@{}.", BLOG.to_uppercase())], data).await;
     let received = fixture.core.wait_for(1).await.remove(0);
