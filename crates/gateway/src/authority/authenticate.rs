@@ -73,22 +73,27 @@ pub(crate) async fn authenticate_with(
     }
     let identity = web::Data::<Identity>::extract(request, payload).await?;
     let oauth = web::Data::<OAuth>::extract(request, payload).await?;
-    match caller.credential {
-        Credential::Grant(grant) if oauth.is_use_due(caller.last_used_at) => {
-            record_use(async move { oauth.touch(grant).await });
-        }
-        Credential::Grant(_) => {}
-        credential if identity.is_use_due(caller.last_used_at) => {
-            record_use(async move { identity.touch(credential).await });
-        }
-        _ => {}
-    }
+    record_use(&caller, identity, oauth);
     Ok(caller)
 }
 
-/// Records the use of a credential in the background: the response does not depend on it, and the next request repeats
-/// a failed update.
-fn record_use<E: std::error::Error + 'static>(touch: impl Future<Output = Result<(), E>> + 'static) {
+/// Records the use of the caller's credential, if the recorded use is too old.
+pub(super) fn record_use(caller: &ResolvedCaller, identity: web::Data<Identity>, oauth: web::Data<OAuth>) {
+    match caller.credential {
+        Credential::Grant(grant) if oauth.is_use_due(caller.last_used_at) => {
+            touch(async move { oauth.touch(grant).await });
+        }
+        Credential::Grant(_) => {}
+        credential if identity.is_use_due(caller.last_used_at) => {
+            touch(async move { identity.touch(credential).await });
+        }
+        _ => {}
+    }
+}
+
+/// Stores the use of a credential in the background: the response does not depend on it, and the next request repeats a
+/// failed update.
+fn touch<E: std::error::Error + 'static>(touch: impl Future<Output = Result<(), E>> + 'static) {
     actix_web::rt::spawn(async move {
         if let Err(error) = touch.await {
             tracing::debug!(error = %error_chain(&error), "failed to record the use of a credential");

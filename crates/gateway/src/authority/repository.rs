@@ -5,11 +5,13 @@ use std::marker::PhantomData;
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use git::{ProjectPath, RepoName, RepoRecord, Repositories, RepositoryStorage, Visibility};
+use identity::Identity;
 use kernel::audit::Actor;
 use kernel::{CallerError, Code, RepositoryId, Role, Scope, UserId};
+use oauth::OAuth;
 use store::Store;
 
-use super::authenticate::authenticate;
+use super::authenticate::{authenticate, record_use};
 use super::caller::impl_caller_policies;
 use super::credential::PresentedCredential;
 use super::resolve::{Lookup, ResolvedCaller, ResolvedOrg, resolve};
@@ -107,6 +109,8 @@ pub(crate) struct GitAuthorizer {
     store: web::Data<Store>,
     repositories: web::Data<Repositories>,
     limiters: web::Data<Limiters>,
+    identity: web::Data<Identity>,
+    oauth: web::Data<OAuth>,
 }
 
 impl Describe for GitAuthorizer {
@@ -122,6 +126,8 @@ impl Extract for GitAuthorizer {
             store: web::Data::extract(request, payload).await?,
             repositories: web::Data::extract(request, payload).await?,
             limiters: web::Data::extract(request, payload).await?,
+            identity: web::Data::extract(request, payload).await?,
+            oauth: web::Data::extract(request, payload).await?,
         })
     }
 }
@@ -169,7 +175,7 @@ impl GitAuthorizer {
         Ok(caller.map(|caller| caller.user.id))
     }
 
-    /// Looks a credential up, and counts the request by its user.
+    /// Looks a credential up, counts the request by its user, and records the use of the credential.
     async fn resolve(
         &self,
         credential: PresentedCredential,
@@ -178,6 +184,7 @@ impl GitAuthorizer {
         let caller = resolve(&self.store, Lookup { credential, target, permit_request: None }).await?;
         if let Some(caller) = &caller {
             self.limiters.count_git(&self.request, &self.store, caller.user.id).await?;
+            record_use(caller, self.identity.clone(), self.oauth.clone());
         }
         Ok(caller)
     }

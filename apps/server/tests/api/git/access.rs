@@ -96,6 +96,26 @@ async fn revocation_applies_to_the_next_request() {
     assert_eq!(status(&kit, "app", "receive-pack", Some(&password)).await, 404);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn git_clients_use_their_tokens_and_keys() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("a", b"1");
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let last_use = async |list: &str| kit.ada.get(list).await.expect(200)["items"][0]["lastUsedAt"].clone();
+    for (list, url) in [("/v1/me/tokens", kit.url(&kit.token, "app")), ("/v1/me/ssh-keys", kit.ssh_url("app"))] {
+        assert_eq!(last_use(list).await, json!(null));
+        work.git(&["push", "--quiet", &url, "main"]);
+        let is_recorded = async || Some(last_use(list).await).filter(Value::is_string);
+        let first = eventually("the use of a push is recorded", is_recorded).await;
+        kit.app.clock.advance(700);
+        work.git(&["ls-remote", &url]);
+        let is_recorded = async || Some(last_use(list).await).filter(|at| *at != first);
+        eventually("the use of a fetch is recorded", is_recorded).await;
+    }
+}
+
 /// Pushes to a URL, and makes a change while git holds the locks of a transaction, after this number of others. Returns
 /// whether git succeeds, and its output for the user.
 async fn push_during(
