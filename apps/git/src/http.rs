@@ -243,16 +243,18 @@ fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest
     Ok(SmartRequest { path: RepositoryPath::parse(repository), program, is_advertisement })
 }
 
-/// Returns the password of a request (RFC 7617), or an error if the header is malformed.
+/// Returns the password of a request (RFC 7617), or an error if the header is malformed. The user name may have any
+/// encoding.
 fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
     let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(None) };
     let (scheme, encoded) = header.to_str().map_err(drop)?.split_once(' ').ok_or(())?;
     if !scheme.eq_ignore_ascii_case("basic") || encoded.len() > 2 * MAX_PASSWORD_BYTES {
         return Err(());
     }
-    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).map_err(drop)?).map_err(drop)?;
-    let (_, password) = decoded.split_once(':').ok_or(())?;
-    Ok(Some(Credential::Password(SecretValue::new(password.to_owned()))))
+    let decoded = STANDARD.decode(encoded.trim()).map_err(drop)?;
+    let password = decoded.splitn(2, |byte| *byte == b':').nth(1).ok_or(())?;
+    let password = String::from_utf8(password.to_owned()).map_err(drop)?;
+    Ok(Some(Credential::Password(SecretValue::new(password))))
 }
 
 /// Returns the address of the client. If the peer is a trusted proxy, this is the address in its header.

@@ -126,9 +126,11 @@ fn authorization(request: &HttpRequest) -> Result<(&str, &str), Problem> {
     Ok(text.split_once(' ').unwrap_or_default())
 }
 
+/// Returns the password. The user name may have any encoding.
 fn password(credential: &str) -> Option<String> {
-    let decoded = String::from_utf8(STANDARD.decode(credential).ok()?).ok()?;
-    decoded.split_once(':').map(|(_, password)| password.to_owned())
+    let decoded = STANDARD.decode(credential).ok()?;
+    let password = decoded.splitn(2, |byte| *byte == b':').nth(1)?;
+    String::from_utf8(password.to_owned()).ok()
 }
 
 /// Returns the 401 error of an invalid credential.

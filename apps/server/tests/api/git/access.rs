@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -70,6 +72,18 @@ async fn statuses_depend_on_role_scope_and_visibility() {
     for (password, fetch, push) in public {
         assert_eq!(status(&kit, "app", "upload-pack", password).await, fetch, "{password:?}");
         assert_eq!(status(&kit, "app", "receive-pack", password).await, push, "{password:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_name_is_ignored() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let url = format!("http://127.0.0.1:{}/ada/site/app.git/info/refs?service=git-upload-pack", kit.node.http);
+    for user in [b"".as_slice(), b"git", "m\u{fc}ller".as_bytes(), b"m\xfcller"] {
+        let credentials = STANDARD.encode([user, b":", kit.token.as_bytes()].concat());
+        let request = client().get(&url).header("authorization", format!("Basic {credentials}"));
+        assert_eq!(request.send().await.unwrap().status(), 200, "{user:?}");
     }
 }
 

@@ -68,6 +68,7 @@ async fn token_is_accepted_as_bearer_and_as_basic_password() {
         format!("Basic {}", basic(format!("ada:{token}"))),
         format!("Basic {}", basic(format!(":{token}"))),
         format!("Basic {}", basic(format!("another user:{token}"))),
+        format!("Basic {}", STANDARD.encode([b"m\xfcller:".as_slice(), token.as_bytes()].concat())),
         format!("basic {}", basic(format!("git:{token}"))),
         format!("bAsIc {}", basic(format!("git:{token}"))),
     ] {
