@@ -16,7 +16,7 @@ pub enum GitError {
     RepoLimit { limit: i32 },
     #[error("the repository has no branch, tag or commit {0}")]
     NoRef(String),
-    #[error("the commit has no file or directory at this path")]
+    #[error("there is no file or directory at this path")]
     NoPath,
     #[error("this installation has no git node; ask its operator to add one")]
     Unavailable,
@@ -43,8 +43,12 @@ impl GitError {
     /// 404: the repository has no such ref.
     pub const NO_REF: Code =
         Code::new("no_ref", Kind::NotFound, "The repository has no such branch, tag or commit, or no commits at all.");
-    /// 404: the commit has no such path.
-    pub const NO_PATH: Code = Code::new("no_path", Kind::NotFound, "The commit has no file or directory at this path.");
+    /// 404: the commit has no such path, and, for a history, no earlier commit had it.
+    pub const NO_PATH: Code = Code::new(
+        "no_path",
+        Kind::NotFound,
+        "The commit has no file or directory at this path; for `commits`, no commit of the history changed it.",
+    );
     /// 503: the installation has no git node.
     pub const UNAVAILABLE: Code = Code::new("git_unavailable", Kind::Unavailable, "The installation has no git node.");
     /// 503: the git node does not respond.

@@ -15,6 +15,7 @@ use quick_cache::sync::Cache;
 
 use super::limited_list::LimitedList;
 use super::model::{Commit, Commits, Person};
+use super::names::{components, unescape};
 use super::{BrowseError, Browser, MAX_OBJECT_BYTES, Result, internal};
 use crate::git::{Git, output};
 
@@ -63,7 +64,8 @@ impl Default for Histories {
 }
 
 impl Browser {
-    /// Returns commits of a history, newest first. If a path is given, returns only commits that changed it.
+    /// Returns commits of a history, newest first. If a path is given, returns only commits that changed it, even if the
+    /// path was deleted or renamed since.
     pub fn commits(
         &self,
         git: &Git,
@@ -79,14 +81,34 @@ impl Browser {
             }
             None => self.commit(name)?,
         };
-        let path = self.find_in(start, path)?.raw;
-        // One more commit shows whether the history continues.
-        let history = History { start, path, skip, limit: limit.saturating_add(1) };
-        let ids = if history.path.is_empty() {
-            self.newest(&history)?
-        } else {
-            cache.get_or_insert_with(&history, || self.changing(git, &history))?
+        let (paths, is_present) = match self.find_in(start, path) {
+            Ok(found) => (vec![found.raw], true),
+            // Earlier commits may have the path. As in a directory, the literal path precedes the escaped one.
+            Err(BrowseError::NoPath) => {
+                let names = components(path).ok_or(BrowseError::NoPath)?;
+                let raw = |name: &&str| unescape(name).unwrap_or_else(|| name.as_bytes().to_vec());
+                let unescaped: Vec<_> = names.iter().map(raw).collect();
+                (vec![names.join("/").into_bytes(), unescaped.join(&b'/')], false)
+            }
+            Err(error) => return Err(error),
         };
+        let started = Instant::now();
+        let mut ids: Arc<[ObjectId]> = Arc::default();
+        for path in paths {
+            // One more commit shows whether the history continues.
+            let history = History { start, path, skip, limit: limit.saturating_add(1) };
+            ids = if history.path.is_empty() {
+                self.newest(&history)?
+            } else {
+                cache.get_or_insert_with(&history, || self.changing(git, &history, started))?
+            };
+            if !ids.is_empty() {
+                break;
+            }
+        }
+        if ids.is_empty() && !is_present && skip == 0 {
+            return Err(BrowseError::NoPath);
+        }
         let mut items = LimitedList::new();
         for id in ids.iter().take(limit) {
             if !items.push(self.show(*id)?)? {
@@ -115,8 +137,13 @@ impl Browser {
     }
 
     /// Returns the commits that changed a path. Runs git for this, because git skips most commits with the filters in
-    /// the commit-graph.
-    fn changing(&self, git: &Git, History { start, path, skip, limit }: &History) -> Result<Arc<[ObjectId]>> {
+    /// the commit-graph. Fails if the search has not ended `MAX_WALK` after `started`.
+    fn changing(
+        &self,
+        git: &Git,
+        History { start, path, skip, limit }: &History,
+        started: Instant,
+    ) -> Result<Arc<[ObjectId]>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([
             "rev-list",
@@ -127,7 +154,8 @@ impl Browser {
             "--",
         ]);
         command.arg(OsStr::from_bytes(path));
-        let listed = tokio::runtime::Handle::current().block_on(output(command, MAX_WALK))?;
+        let remaining = MAX_WALK.saturating_sub(started.elapsed());
+        let listed = tokio::runtime::Handle::current().block_on(output(command, remaining))?;
         let ids = listed.lines().map(|line| ObjectId::from_hex(line).map_err(internal));
         ids.collect()
     }

@@ -32,10 +32,9 @@ pub(super) fn escape(name: &BStr) -> String {
     escaped
 }
 
-/// Returns the bytes of an escaped name; `None` if the name has no escapes.
+/// Returns the bytes of an escaped name; `None` if the name is not the escaped form of a name that is not UTF-8.
 pub(super) fn unescape(name: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
-    let mut is_escaped = false;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         if *first != b'\\' {
@@ -45,12 +44,11 @@ pub(super) fn unescape(name: &str) -> Option<Vec<u8>> {
             rest = after;
         } else {
             let hex = str::from_utf8(rest.strip_prefix(b"x")?.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
+            bytes.push(u8::from_str_radix(hex, 16).ok().filter(|byte| !byte.is_ascii())?);
             rest = rest.get(3..)?;
-            is_escaped = true;
         }
     }
-    is_escaped.then_some(bytes)
+    str::from_utf8(&bytes).is_err().then_some(bytes)
 }
 
 #[cfg(test)]
@@ -71,7 +69,8 @@ mod tests {
             assert_eq!(unescape(&escaped).unwrap(), name, "{escaped}");
         }
         assert_eq!(escape(b"a\\x41".as_bstr()), "a\\x41");
-        assert_eq!(unescape("plain"), None);
-        assert_eq!(unescape("a\\"), None);
+        for literal in ["plain", "a\\", "a\\x41", "\\xc3\\xa9", "\\x00\\xff"] {
+            assert_eq!(unescape(literal), None, "{literal}");
+        }
     }
 }

@@ -223,7 +223,7 @@ open_enum! {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReposBlobQuery {
-    /// The path in the commit; the root if absent.
+    /// The path of a file or directory; the root if absent.
     pub path: Option<String>,
     /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
     pub r#ref: Option<String>,
@@ -231,7 +231,7 @@ pub struct ReposBlobQuery {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReposCommitsQuery {
-    /// The path in the commit; the root if absent.
+    /// The path of a file or directory; the root if absent.
     pub path: Option<String>,
     /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
     pub r#ref: Option<String>,
@@ -243,7 +243,7 @@ pub struct ReposCommitsQuery {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReposTreeQuery {
-    /// The path in the commit; the root if absent.
+    /// The path of a file or directory; the root if absent.
     pub path: Option<String>,
     /// A branch, a tag, or a commit id of at least 7 characters; the default branch if absent.
     pub r#ref: Option<String>,

@@ -42,7 +42,7 @@ pub struct PathQuery {
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "main"))]
     pub name: Option<String>,
-    /// The path in the commit; the root if absent.
+    /// The path of a file or directory; the root if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_length = 4096, example = "src"))]
     pub path: Option<String>,

@@ -90,6 +90,54 @@ async fn contents_are_browsed() {
     assert_eq!(of_path.expect(200)["items"][0]["oid"], first);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn history_of_a_deleted_or_renamed_path_is_listed() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let raw = [&b"caf\xe9"[..], b"a\\x2db/caf\xe9", b"\xff"].map(|name| work.path().join(OsStr::from_bytes(name)));
+    std::fs::create_dir(work.path().join("a\\x2db")).unwrap();
+    for file in &raw {
+        std::fs::write(file, "").unwrap();
+    }
+    let first = work.commit("gone", b"1");
+    work.commit("lib/old.rs", b"1");
+    let literal = work.commit("\\xff", b"1");
+    for file in &raw {
+        std::fs::remove_file(file).unwrap();
+    }
+    work.git(&["rm", "--quiet", "gone", "\\xff"]);
+    work.git(&["mv", "lib", "src"]);
+    // The folder is a file now.
+    let last = work.commit("lib", b"1");
+    work.commit("README.md", b"1");
+    work.git(&["push", "--quiet", "origin", "main"]);
+
+    let browse = async |query: &str| kit.ada.get(&format!("{REPO}/commits?{query}")).await;
+    let log = |path: &str| work.git(&["log", "--format=%H", "--", path]);
+    for (path, expected) in [
+        ("gone", log("gone")),
+        ("lib/old.rs", log("lib/old.rs")),
+        ("caf%5Cxe9", format!("{last}\n{first}")),
+        ("a%5Cx2db/caf%5Cxe9", format!("{last}\n{first}")),
+        // The literal name precedes the escaped one.
+        ("%5Cxff", format!("{last}\n{literal}")),
+    ] {
+        let (mut listed, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = browse(&format!("path={path}&limit=1{cursor}")).await.expect(200).clone();
+            listed.push(page["items"][0]["oid"].as_str().unwrap().to_owned());
+            let Some(next) = page["nextCursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert_eq!(listed.join("\n"), expected, "{path}");
+        assert_eq!(listed.len(), 2, "{path}");
+    }
+    for path in ["missing", "gone/1", "src/old.rs/1", "gone/../.."] {
+        browse(&format!("path={path}")).await.expect_error(404, "no_path");
+    }
+}
+
 /// Directories, a file and a history at their limits, and a branch with a long name.
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_are_limited_and_commits_are_paged() {

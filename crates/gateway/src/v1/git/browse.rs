@@ -37,8 +37,8 @@ pub(super) fn routes(area: &mut Area<'_>) {
     area.get("commits", COMMITS, commits)
         .summary("List the commits of a branch, newest first")
         .description(
-            "With `path`, only commits that change it. The next pages continue the same history, even if the branch has \
-             moved since. Any signed-in user can read a public repository.",
+            "With `path`, only commits that change it, even if it was deleted since. The next pages continue the same \
+             history, even if the branch has moved since. Any signed-in user can read a public repository.",
         )
         .codes(&CONTENTS);
 }
