@@ -272,7 +272,7 @@ pub struct Org {
     pub created_at: Time,
     pub id: OrgId,
     pub name: String,
-    /// Whether the organization was created with a user's account.
+    /// Whether a user's first sign-in created the organization. It can have other members, like any organization.
     pub personal: bool,
     pub plan: Plan,
     /// The number of projects that the plan allows.

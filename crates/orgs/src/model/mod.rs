@@ -28,7 +28,7 @@ pub struct Org {
     pub slug: Slug,
     pub name: String,
     pub plan: Plan,
-    /// Whether the organization was created with a user's account.
+    /// Whether a user's first sign-in created the organization. It can have other members, like any organization.
     pub personal: bool,
     /// The caller's role.
     pub role: Role,
