@@ -186,7 +186,7 @@ impl CliError {
                     .to_owned()
             }
             "user_not_found" => {
-                "--provider names the provider with which the user signs in; `svc orgs invite` invites a mail address"
+                "`svc whoami` shows users their subject and provider; `svc orgs invite` invites a mail address"
                     .to_owned()
             }
             "already_pro" => {

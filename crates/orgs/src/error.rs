@@ -10,7 +10,7 @@ pub enum OrgError {
     SlugTaken(String),
     #[error("you created {count} organizations, and the limit is {limit}; use one of them")]
     TooManyOrgs { limit: u32, count: i64 },
-    #[error("no user {subject} of the provider {provider} has signed in; invite them, or ask them to sign in once")]
+    #[error("no user {subject} of the provider {provider} has signed in; invite them, or {}", sign_in_advice(*provider))]
     UserNotFound { provider: Provider, subject: String },
     #[error("the user is already a member; change the role with PUT instead")]
     AlreadyMember,
@@ -38,6 +38,13 @@ pub enum OrgError {
     AdminOnly,
     #[error(transparent)]
     Store(#[from] store::Error),
+}
+
+fn sign_in_advice(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Dev => "ask them to sign in once",
+        Provider::Codehost => "ask them to sign in once and send you their subject, the number in GET /v1/me",
+    }
 }
 
 impl OrgError {

@@ -14,7 +14,7 @@ pub enum Members {
     List(PageArgs),
     /// Add a user who has signed in before. `svc orgs invite` invites other people
     Add {
-        /// Subject of the user at the provider
+        /// Subject of the user, which `svc whoami` shows to them: at the code host, their numeric ID
         subject: String,
         /// viewer, member or admin
         #[arg(long, default_value = "member")]

@@ -81,7 +81,8 @@ async fn members_are_added_changed_and_removed_and_can_leave() {
     let grace = Machine::new(&platform.api);
     grace.svc(&["login", "--dev", "grace"]).succeeds();
     let elsewhere = ada.svc(&["members", "add", "grace", "--org", "acme"]).fails(5);
-    elsewhere.stderr_contains("no user grace of the provider codehost").stderr_contains("next: --provider names");
+    elsewhere.stderr_contains("no user grace of the provider codehost").stderr_contains("next: `svc whoami` shows");
+    elsewhere.stderr_contains("send you their subject, the number in GET /v1/me");
     let add = ["members", "add", "grace", "--provider", "dev", "--role", "viewer", "--org", "acme"];
     let added = ada.svc(&add).succeeds();
     added.stderr_contains("added grace as viewer");

@@ -29,6 +29,7 @@ pub type MemberPage = Page<Member>;
 pub struct NewMember {
     pub provider: Provider,
     pub role: Role,
+    /// The `subject` that `GET /v1/me` returns to the user. At the code host, it is their numeric ID.
     pub subject: String,
 }
 

@@ -149,6 +149,7 @@ pub struct AuditFilter {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "subject": "ada" })))]
 pub struct NewMember {
     pub provider: Provider,
+    /// The `subject` that `GET /v1/me` returns to the user. At the code host, it is their numeric ID.
     #[validate(length(min = 1, max = 255))]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255))]
     pub subject: String,
