@@ -33,7 +33,7 @@ async fn malformed_body_is_rejected_with_all_field_errors() {
         ["extra: is not a field of this request", "name: must be a string", slug]
     );
     assert_eq!(post(json!({ "slug": "admin" })).await, ["slug: is reserved for the platform; choose another"]);
-    assert!(post(json!({ "slug": "acme", "name": "a\u{0}b" })).await[0].starts_with("name: must "));
+    assert_eq!(post(json!({ "slug": "acme", "name": "a\u{0}b" })).await, ["name: must not contain U+0000"]);
     let members = "/v1/orgs/ada/members";
     assert_eq!(
         field_errors(&ada.post(members, json!({ "provider": "x", "role": "owner" })).await),
