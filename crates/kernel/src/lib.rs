@@ -50,7 +50,7 @@ pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use secret::{Secret, Token, TokenHash, TokenKind};
 pub use semaphores::KeyedSemaphores;
 pub use sha256::{Digest, Digester, InvalidDigest, hex};
-pub use text::InvalidText;
+pub use text::{InvalidText, NAME_PATTERN, is_name};
 pub use time::{InvalidTime, Time};
 
 /// Dependencies of the macros of this crate. Do not use directly.

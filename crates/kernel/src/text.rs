@@ -2,18 +2,41 @@
 //!
 //! Each type states its rule once. The parser, the database column and the OpenAPI schema follow from it.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 /// The rule that a text violates, as the end of the sentence "must be …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be {0}")]
 pub struct InvalidText(pub &'static str);
 
+/// The pattern of names that users choose and other users read. A name has a visible character, no control characters,
+/// and no characters that change the direction of the text around it. White space, the default ignorable characters
+/// of Unicode and the blank Braille pattern (U+2800) are not visible.
+pub const NAME_PATTERN: &str = concat!(
+    r"^[ \xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028\u2029\u202f\u205f-\u2065",
+    r"\u206a-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8]*",
+    r"[^\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f",
+    r"\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8]",
+    r"[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]*$",
+);
+
+/// Returns whether a text matches [`NAME_PATTERN`].
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    static RULE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NAME_PATTERN).ok());
+    RULE.as_ref().is_some_and(|rule| rule.is_match(text))
+}
+
 /// Declares a validated text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" example "acme" }`.
 ///
-/// `matches` is a regular expression in the common subset of Rust and ECMA-262, and `means` completes the sentence
-/// "must be …". A type that the API uses needs an example, which becomes part of its schema.
+/// `matches` is a regular expression in the common subset of Rust and ECMA-262, or a constant that contains one.
+/// `up to 100 characters` can follow it. `means` completes the sentence "must be …". A type that the API uses needs an
+/// example, which becomes part of its schema.
 #[macro_export]
 macro_rules! text {
-    ($(#[$meta:meta])* pub struct $name:ident matches $pattern:literal means $rule:literal
+    ($(#[$meta:meta])* pub struct $name:ident matches $pattern:tt $(up to $max:literal characters)? means $rule:literal
      $(example $example:literal)?) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +59,7 @@ macro_rules! text {
                 static RULE: std::sync::LazyLock<Option<$crate::macro_support::regex::Regex>> =
                     std::sync::LazyLock::new(|| $crate::macro_support::regex::Regex::new($pattern).ok());
                 match &*RULE {
-                    Some(rule) if rule.is_match(text) => Ok(Self(text.to_owned())),
+                    Some(rule) if rule.is_match(text) $(&& text.chars().count() <= $max)? => Ok(Self(text.to_owned())),
                     _ => Err($crate::InvalidText($rule)),
                 }
             }
@@ -46,6 +69,7 @@ macro_rules! text {
         $crate::string_schema!($name, |schema| schema
             .pattern(Some($pattern))
             .description(Some($rule))
+            $(.max_length(Some($max)))?
             $(.examples([$example]))?);
     };
 }

@@ -2,7 +2,7 @@
 //!
 //! The profile is untrusted. It must have a valid id and a valid login. Other invalid fields are dropped.
 
-use kernel::Email;
+use kernel::{Email, is_name};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
@@ -16,7 +16,7 @@ pub struct Person {
     pub subject: String,
     /// The login name: 1 to 100 of `A-Z a-z 0-9 . _ -`.
     pub login: String,
-    /// The display name: at most 100 characters without control characters. Defaults to the login.
+    /// The display name: at most 100 characters, one of them visible, without control characters. Defaults to the login.
     pub name: String,
     /// The public mail address. It is not verified.
     pub email: Option<String>,
@@ -48,10 +48,10 @@ fn restricted_to(text: &str, others: &str, max: usize) -> Option<String> {
 }
 
 fn name(text: &str) -> Option<String> {
-    let visible: String = text.chars().filter(|c| !c.is_control() && !is_bidi_control(*c)).collect();
-    let truncated: String = visible.trim().chars().take(MAX_NAME_CHARS).collect();
+    let cleaned: String = text.chars().filter(|c| !c.is_control() && !is_bidi_control(*c)).collect();
+    let truncated: String = cleaned.trim().chars().take(MAX_NAME_CHARS).collect();
     let truncated = truncated.trim_end();
-    (!truncated.is_empty()).then(|| truncated.to_owned())
+    is_name(truncated).then(|| truncated.to_owned())
 }
 
 /// Returns whether a character is an explicit directional control (UAX 9 section 2), which reorders the adjacent text.
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(name(json!("  Ada\r\n Lovelace\u{0}\u{85} ")), "Ada Lovelace");
         assert_eq!(name(json!("a\u{202e}b")), "ab");
         assert_eq!(name(json!("ü".repeat(101))), "ü".repeat(100));
-        for none in [json!(null), json!(" \t "), json!(5), json!({})] {
+        for none in [json!(null), json!(" \t "), json!("\u{200b}"), json!("\u{3164}\u{202e}"), json!(5), json!({})] {
             assert_eq!(name(none), "ada");
         }
     }

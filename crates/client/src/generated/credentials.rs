@@ -125,7 +125,7 @@ pub struct SSHKey {
 
 pub type SSHKeyPage = Page<SSHKey>;
 
-/// 1 to 100 characters without control characters
+/// 1 to 100 characters, one of them visible, without control or text direction characters
 pub type Title = String;
 
 /// an id that starts with pat_

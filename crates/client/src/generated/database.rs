@@ -159,7 +159,7 @@ pub struct RestoreRequest {
     pub seq: i64,
 }
 
-/// 1 to 64 characters without control characters
+/// 1 to 64 characters, one of them visible, without control or text direction characters
 pub type TokenName = String;
 
 impl Client {

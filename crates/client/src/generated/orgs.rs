@@ -53,7 +53,7 @@ pub struct OrgChange {
     pub name: OrgName,
 }
 
-/// 1 to 100 characters without control characters
+/// 1 to 100 characters, one of them visible, without control or text direction characters
 pub type OrgName = String;
 
 pub type OrgPage = Page<Org>;

@@ -1,6 +1,6 @@
 //! Tokens: short-lived logins of a database.
 
-use kernel::{DatabaseTokenId, Time};
+use kernel::{DatabaseTokenId, NAME_PATTERN, Time};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
@@ -8,8 +8,8 @@ use super::Password;
 
 kernel::text! {
     /// A name that a user gives a token of a database.
-    pub struct TokenName matches r"^[^\x00-\x1f\x7f]{1,64}$" means "1 to 64 characters without control characters"
-        example "reports"
+    pub struct TokenName matches NAME_PATTERN up to 64 characters
+        means "1 to 64 characters, one of them visible, without control or text direction characters" example "reports"
 }
 
 /// A token to create.

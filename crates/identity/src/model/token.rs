@@ -1,13 +1,13 @@
 //! Personal access tokens (contract sections 1 and 2).
 
-use kernel::{Scope, Time, Token, TokenId};
+use kernel::{NAME_PATTERN, Scope, Time, Token, TokenId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 kernel::text! {
     /// A name that a user gives a credential.
-    pub struct Title matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters without control characters"
-        example "laptop"
+    pub struct Title matches NAME_PATTERN up to 100 characters
+        means "1 to 100 characters, one of them visible, without control or text direction characters" example "laptop"
 }
 
 /// A personal access token, without its secret.

@@ -8,14 +8,14 @@ pub use invite::*;
 pub use notification::*;
 pub use slug::*;
 
-use kernel::{AuditId, OrgId, Plan, Provider, Role, Time, UserId};
+use kernel::{AuditId, NAME_PATTERN, OrgId, Plan, Provider, Role, Time, UserId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
 kernel::text! {
     /// An organization's display name.
-    pub struct OrgName matches r"^[^\x00-\x1f\x7f]{1,100}$" means "1 to 100 characters without control characters"
-        example "Acme"
+    pub struct OrgName matches NAME_PATTERN up to 100 characters
+        means "1 to 100 characters, one of them visible, without control or text direction characters" example "Acme"
 }
 
 /// An organization, as shown to a member.

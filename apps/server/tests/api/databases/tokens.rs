@@ -51,6 +51,7 @@ async fn malformed_token_is_rejected_with_its_fields() {
     let kit = Kit::enabled().await;
     for (body, path) in [
         (json!({ "name": "" }), "name"),
+        (json!({ "name": "\u{200b}" }), "name"),
         (json!({ "name": "x".repeat(65) }), "name"),
         (json!({ "name": "a\nb" }), "name"),
         (json!({ "name": 7 }), "name"),

@@ -163,7 +163,9 @@ async fn invalid_keys_are_rejected_with_a_reason() {
         assert!(field["message"].as_str().unwrap().contains(reason), "{key}: {field}");
     }
     ada.post(KEYS, json!({ "key": line })).await.expect_error(400, "bad_request");
-    ada.post(KEYS, new("", line)).await.expect_error(400, "bad_request");
+    for title in ["", " ", "a\u{202e}b"] {
+        ada.post(KEYS, new(title, line)).await.expect_error(400, "bad_request");
+    }
     assert_eq!(ada.get(KEYS).await.expect(200)["items"], json!([]));
 }
 

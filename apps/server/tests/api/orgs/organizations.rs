@@ -36,6 +36,28 @@ async fn organizations_that_a_user_created_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_have_a_visible_character_and_keep_the_text_direction() {
+    let app = App::start().await;
+    let ada = acme(&app).await;
+    let rename = async |name: &str| ada.patch("/v1/orgs/acme", json!({ "name": name })).await;
+    let rule = "must be 1 to 100 characters, one of them visible, without control or text direction characters";
+    let blank =
+        ["", " ", "\u{a0}\u{3000}", "\u{200b}", "\u{2028}", "\u{feff}\u{ad}\u{2060}\u{206f}", "\u{3164}", "\u{2800}"];
+    let ignorable = ["\u{34f}\u{61c}\u{17b4}\u{17b5}", "\u{115f}\u{1160}\u{ffa0}", "\u{180b}\u{fe00}\u{fe0f}\u{fff0}"];
+    let refused = ["a\nb", "a\u{85}b", "a\u{202e}b", "\u{2066}a\u{2069}", "\u{202a}"];
+    for name in blank.into_iter().chain(ignorable).chain(refused) {
+        let fields = rename(name).await.expect_error(400, "bad_request")["details"]["fields"].clone();
+        assert_eq!(fields, json!([{ "path": "name", "message": rule }]), "{name:?}");
+    }
+    rename(&"\u{e9}".repeat(101)).await.expect_error(400, "bad_request");
+    let longest = "\u{e9}".repeat(100);
+    let arabic = "\u{200f}\u{634}\u{631}\u{643}\u{629}";
+    for name in [" Acme ", arabic, "\u{1f469}\u{200d}\u{1f4bb}", "\u{2764}\u{fe0f}", "\u{2026}", &longest] {
+        assert_eq!(rename(name).await.expect(200)["name"], name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_are_paginated_by_cursor() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;

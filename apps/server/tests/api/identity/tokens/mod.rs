@@ -195,6 +195,7 @@ async fn invalid_token_request_is_rejected_with_the_field() {
         (json!({ "scopes": [] }), "name"),
         (json!({ "name": "ci" }), "scopes"),
         (json!({ "name": "", "scopes": [] }), "name"),
+        (json!({ "name": " ", "scopes": [] }), "name"),
         (json!({ "name": "a\nb", "scopes": [] }), "name"),
         (json!({ "name": "x".repeat(101), "scopes": [] }), "name"),
         (json!({ "name": "ci", "scopes": ["admin"] }), "scopes[0]"),
