@@ -1,7 +1,9 @@
 //! `svc tokens`: personal access tokens.
 
-use client::types::{AccessToken, NewAccessToken, Restrict, Scope};
+use chrono::DateTime;
+use client::types::{AccessToken, NewAccessToken, Restrict, Restriction, Scope};
 
+use super::device::now;
 use crate::error::CliError;
 use crate::options::PageArgs;
 use crate::output::or_dash;
@@ -47,7 +49,7 @@ impl Tokens {
         match self {
             Self::List(page) => {
                 let page = client.credentials_tokens(&page.paging()).send().await?;
-                svc.out.page(&page, ["ID", "NAME", "SCOPES", "STATE"], row)
+                svc.out.page(&page, ["ID", "NAME", "SCOPES", "RESTRICTED TO", "STATE"], row)
             }
             Self::Create(create) => {
                 let token = client.credentials_token_create(&create.into()).send().await?;
@@ -73,12 +75,30 @@ impl From<Create> for NewAccessToken {
     }
 }
 
-fn row(token: &AccessToken) -> [String; 4] {
+fn row(token: &AccessToken) -> [String; 5] {
     let scopes: Vec<&str> = token.scopes.iter().map(Scope::as_str).collect();
+    let restriction = or_dash(token.restrict.as_ref().map(show_restriction).as_deref());
     let state = match (&token.revoked_at, &token.expires_at) {
         (Some(at), _) => format!("revoked {at}"),
+        (None, Some(at)) if is_past(at) => format!("expired {at}"),
         (None, Some(at)) => format!("until {at}"),
         (None, None) => or_dash(None),
     };
-    [token.id.clone(), token.name.clone(), scopes.join(" "), state]
+    [token.id.clone(), token.name.clone(), scopes.join(" "), restriction, state]
+}
+
+fn show_restriction(Restriction { org, projects, zones }: &Restriction) -> String {
+    if projects.is_none() && zones.is_none() {
+        return org.clone();
+    }
+    let projects = projects.iter().flatten().map(|name| format!("project {name}"));
+    let zones = zones.iter().flatten().map(|name| format!("zone {name}"));
+    let targets = projects.chain(zones).collect::<Vec<_>>().join(", ");
+    // All targets may be deleted.
+    format!("{org}: {}", or_dash(Some(targets.as_str()).filter(|targets| !targets.is_empty())))
+}
+
+fn is_past(time: &str) -> bool {
+    let seconds = DateTime::parse_from_rfc3339(time).ok().and_then(|time| u64::try_from(time.timestamp()).ok());
+    seconds.is_some_and(|seconds| seconds <= now())
 }

@@ -245,7 +245,13 @@ async fn tokens_have_their_scopes_until_revoked() {
     ci.svc(&["projects", "create", "more", "--org", "ada"]).fails(4);
     let id = created["id"].as_str().unwrap();
     let listed = ada.svc(&["tokens", "list"]).succeeds().out;
-    assert!(listed.contains(id) && listed.contains("until 2100-01-01"), "{listed}");
+    assert!(listed.contains(id) && listed.contains("  ada: project site  until 2100-01-01"), "{listed}");
+    ada.svc(&["tokens", "create", "old", "--scope", "deploy", "--only-org", "ada"]).succeeds();
+    let expire = "UPDATE identity.access_tokens SET expires_at = '2001-01-01T00:00:00Z' WHERE name = 'old'";
+    platform.database.run(expire).await;
+    let listed = ada.svc(&["tokens", "list"]).succeeds().out;
+    let old = listed.lines().find(|line| line.contains("  old  ")).unwrap();
+    assert!(old.contains("  ada  ") && old.contains("  expired 2001-01-01"), "{listed}");
     ada.svc(&["tokens", "revoke", id]).succeeds();
     let refused = ci.svc(&["projects", "show", "site", "--org", "ada"]).fails(3);
     refused.stderr_contains("next: SVC_CLI_TOKEN is not valid: unset or replace it");
