@@ -117,8 +117,12 @@ async fn write(database: Database, zone: &str, records: &[MailRecords]) -> Resul
     let fallback = read_setting::<String>("SVC_FALLBACK_ORIGIN")?.unwrap_or_default();
     let mut hosting = Hosting::new(&nameservers, &fallback).context("SVC_NAMESERVERS")?;
     hosting.has_primary = has_primary;
-    let ports =
-        Ports { organizations: Arc::new(OrgsPort), resolver: Arc::new(NoLookups), registrations: Arc::new(NoLookups) };
+    let ports = Ports {
+        organizations: Arc::new(OrgsPort),
+        resolver: Arc::new(NoLookups),
+        registrations: Arc::new(NoLookups),
+        hostnames: Arc::new(NoNewZones),
+    };
     let dns = Dns::new(store, Some(hosting), plan_limits()?, ports);
     let existing = dns.zone(org, zone).await?.collect().await?;
     let patch = |new: &MailRecords| {
@@ -175,6 +179,17 @@ impl dns::Registrations for NoLookups {
 
     async fn release_imported(&self, _tx: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<()> {
         Ok(())
+    }
+}
+
+/// The command creates no zones.
+#[derive(Debug)]
+struct NoNewZones;
+
+#[async_trait]
+impl dns::Hostnames for NoNewZones {
+    async fn zone_created(&self, _tx: &mut Connection, _org: OrgId, name: &str) -> store::Result<()> {
+        Err(store::Error::inconsistent(format!("xtask creates no zones: {name}")))
     }
 }
 

@@ -62,12 +62,24 @@ impl dns::Registrations for Port {
     }
 }
 
+#[async_trait]
+impl dns::Hostnames for Port {
+    async fn zone_created(&self, _tx: &mut Connection, _org: OrgId, _name: &str) -> store::Result<()> {
+        Ok(())
+    }
+}
+
 /// Creates the zone `example.net` with a TXT record at the mail domain.
 async fn create_zone(database: &TestDatabase) {
     database.run(ORG).await;
     let store = Store::new(&Config::new(Secret::new(database.url()), "test"), ClockRng::system()).unwrap();
     let hosting = Hosting::new(&["ns1.host.example".to_owned()], "origin.host.example").unwrap();
-    let ports = Ports { organizations: Arc::new(Port), resolver: Arc::new(Port), registrations: Arc::new(Port) };
+    let ports = Ports {
+        organizations: Arc::new(Port),
+        resolver: Arc::new(Port),
+        registrations: Arc::new(Port),
+        hostnames: Arc::new(Port),
+    };
     let dns = Dns::new(store, Some(hosting), Limits::default(), ports);
     let (actor, org) = (Actor::operator("test"), OrgId::from_uuid(Uuid::from_u128(0x7000_8000_0000_0000_0001)));
     dns.zone_create(&actor, org, NewZone { name: "example.net".to_owned() }).await.unwrap();

@@ -24,7 +24,9 @@ pub use error::{DnsError, ItemError};
 pub use hosting::{Hosting, InvalidHosting};
 pub use model::*;
 pub use name::{InvalidName, NameError, OwnerName, WireName, ZoneName};
-pub use ports::{LookupFailure, Notice, NsRecords, Organizations, Ports, Registrations, Resolver, TxtRecords};
+pub use ports::{
+    Hostnames, LookupFailure, Notice, NsRecords, Organizations, Ports, Registrations, Resolver, TxtRecords,
+};
 pub use record::{InvalidRecord, Rdata, RecordType, Soa};
 pub use record_set::{InvalidSet, RecordSet};
 pub use repository::*;

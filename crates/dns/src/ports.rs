@@ -13,6 +13,7 @@ pub struct Ports {
     pub organizations: Arc<dyn Organizations>,
     pub resolver: Arc<dyn Resolver>,
     pub registrations: Arc<dyn Registrations>,
+    pub hostnames: Arc<dyn Hostnames>,
 }
 
 /// The domains that are registered through this installation.
@@ -24,6 +25,15 @@ pub trait Registrations: Debug + Send + Sync {
 
     /// Releases the organization's imported domain of this zone, in the transaction that deletes the zone.
     async fn release_imported(&self, tx: &mut Connection, org: OrgId, zone: &str) -> store::Result<()>;
+}
+
+/// The hostnames of projects.
+#[async_trait::async_trait]
+pub trait Hostnames: Debug + Send + Sync {
+    /// Is called in the transaction that creates a zone. After the commit, the organization's hostnames at and below the
+    /// name are verified, which publishes the records of active hostnames, or stores the reason why it cannot. The
+    /// transaction locks the catalog, so this method must not wait for locks.
+    async fn zone_created(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
 }
 
 /// Access to organizations.

@@ -1,5 +1,5 @@
 //! Construction of DNS: the hidden primary with its NOTIFY worker, the background jobs of zones, and the ports.
-//! Organizations and the resolver implement the ports.
+//! Organizations, projects, domains and the resolver implement the ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use store::{Connection, Store};
 use tokio::time::Instant;
 
 use super::error::IntoStoreError;
+use super::zone_hostnames::HostnamesPort;
 use crate::config::{Config, DNS_CATALOG, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, SECOND};
 
@@ -38,6 +39,7 @@ pub(super) fn wire(
         organizations: Arc::new(OrgsPort(orgs.clone())),
         resolver: Arc::new(ResolverPort(resolver)),
         registrations: Arc::new(DomainsPort),
+        hostnames: Arc::new(HostnamesPort(store.clone())),
     };
     let dns = Dns::new(store.clone(), config.dns.clone(), config.limits, ports);
     let mut listen = None;

@@ -22,6 +22,7 @@ mod registrar;
 mod registrar_limiter;
 mod resources;
 mod tls;
+mod zone_hostnames;
 
 use std::net::SocketAddr;
 

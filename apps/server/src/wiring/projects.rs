@@ -24,6 +24,7 @@ use resources::Resources;
 use store::{Connection, Store, is_full_batch};
 
 use super::error::IntoStoreError;
+use super::zone_hostnames::NewZones;
 use crate::config::{Config, DNS_RESOLVER};
 use crate::jobs::{Background, HOUR, Job, MINUTE};
 
@@ -76,6 +77,7 @@ pub(super) fn wire(
     let bundles = Bundles::new(config.bundle_store.open().context("failed to open the bundle store")?);
     let projects = Projects::new(store.clone(), bundles.clone(), config.limits, site, ports);
     let projects = projects.with_abuse_limits(config.abuse_limits);
+    background.outbox(store.spawn_outbox_worker(Arc::new(NewZones(projects.clone()))));
     background.job(Job::every(MINUTE, "projects.check_hostnames"), projects.clone(), async |projects| {
         projects.hostnames_check().await.map(drop)
     });

@@ -25,7 +25,7 @@ use crate::ZoneName;
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{Zone, ZoneDnssec};
-use crate::ports::{Organizations, Ports, Registrations};
+use crate::ports::{Hostnames, Organizations, Ports, Registrations};
 use crate::repository::{ZoneRecord, ZoneRepository as _};
 
 use self::delegation::Delegations;
@@ -50,6 +50,7 @@ pub struct Dns {
     limits: Limits,
     organizations: Arc<dyn Organizations>,
     registrations: Arc<dyn Registrations>,
+    hostnames: Arc<dyn Hostnames>,
     delegations: Arc<Delegations>,
     /// The permits for reads of large zones.
     read_permits: Arc<ReadPermits>,
@@ -77,10 +78,10 @@ impl Dns {
     /// Creates the service. Without `hosting`, the use cases return [`DnsError::NotConfigured`].
     #[must_use]
     pub fn new(store: Store, hosting: Option<Hosting>, limits: Limits, ports: Ports) -> Self {
-        let Ports { organizations, resolver, registrations } = ports;
+        let Ports { organizations, resolver, registrations, hostnames } = ports;
         let delegations = Arc::new(Delegations::new(resolver));
         let (read_permits, changes, hosting) = (Arc::default(), Arc::default(), hosting.map(Arc::new));
-        Self { store, hosting, limits, organizations, registrations, delegations, read_permits, changes }
+        Self { store, hosting, limits, organizations, registrations, hostnames, delegations, read_permits, changes }
     }
 
     /// Returns the hosting configuration.

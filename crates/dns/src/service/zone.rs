@@ -205,6 +205,7 @@ impl Dns {
         let deleted = tx.deleted_zone_purge(name).await?;
         let zone = ZoneRecord { dnssec, ..self.new_zone(org, name.clone(), replaced.serial.or(deleted)) };
         tx.zone_insert(org, &zone).await?;
+        self.hostnames.zone_created(tx, org, zone.name.as_str()).await?;
         if content.dnssec {
             let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
             tx.zone_set_dnssec(&zone, signer_check_at).await?;

@@ -1,13 +1,13 @@
 //! Claims of hostnames and their ownership verification.
 
-use diesel::dsl::AsSelect;
+use diesel::dsl::{AsSelect, case_when};
 use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{OrgId, ProjectId, Time};
-use store::{Connection, Error, Prepared, Result, purge_batch};
+use store::{BATCH_SIZE, Connection, Error, Prepared, Result, purge_batch};
 
 use crate::model::{Check, HostnameKind, HostnameState, Proof};
 use crate::schema::{first_claims, former_hostnames, hostnames, projects};
@@ -44,6 +44,8 @@ pub struct Claim {
     pub unverified_since: Option<Time>,
     /// Whether the hostname was last active for another organization.
     pub held_by_another_org: bool,
+    /// The time of the next verification when the claim was read: the end of the lease, if the claim is leased.
+    pub next_check_at: Option<Time>,
 }
 
 /// A verification of a claim that found no proof.
@@ -54,13 +56,17 @@ pub struct FailedVerification {
     pub token: String,
     pub error: Option<String>,
     pub checks: Vec<Check>,
-    /// The time of the next verification.
+    /// [`Claim::next_check_at`].
+    pub previous_check_at: Option<Time>,
+    /// The time of the next verification. Not recorded if the stored time differs from `previous_check_at`: the hostname
+    /// became due during the verification, which may not have seen the reason.
     pub next_check_at: Time,
 }
 
 impl FailedVerification {
     pub(crate) fn new(claim: &Claim, error: Option<String>, checks: Vec<Check>, next_check_at: Time) -> Self {
-        Self { name: claim.name.clone(), token: claim.token.clone(), error, checks, next_check_at }
+        let (name, token, previous_check_at) = (claim.name.clone(), claim.token.clone(), claim.next_check_at);
+        Self { name, token, error, checks, previous_check_at, next_check_at }
     }
 }
 
@@ -75,10 +81,15 @@ pub trait ClaimRepository {
     /// Leases up to `limit` due claims until `lease_expires_at`. Other workers skip leased claims.
     async fn claims_lease_due(&mut self, now: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>>;
 
+    /// Makes a batch of the organization's custom hostnames due that are equal to or below a domain, and not due yet.
+    /// Begins after the name `after`. Returns the names.
+    async fn claims_set_due(&mut self, org: OrgId, domain: &str, now: Time, after: &str) -> Result<Vec<String>>;
+
     /// Activates a pending hostname; returns false when it is no longer pending.
     async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, next_check_at: Time) -> Result<bool>;
 
-    /// Records a successful verification of an active hostname.
+    /// Records a successful verification of an active hostname. Keeps the stored time of the next verification if it
+    /// differs from that of the claim.
     async fn claim_record_proof(&mut self, claim: &Claim, proof: Proof, next_check_at: Time) -> Result<()>;
 
     /// Records failed verifications. A failure without an error message keeps the stored message.
@@ -114,6 +125,7 @@ struct ClaimRow {
     claim_expires_at: Option<Time>,
     reserved_until: Option<Time>,
     unverified_since: Option<Time>,
+    next_check_at: Option<Time>,
 }
 
 type ClaimTuple = (ClaimRow, (OrgId, String), Option<OrgId>);
@@ -131,14 +143,26 @@ const PURGE_FIRST_CLAIMS: &str = "\
     DELETE FROM projects.first_claims WHERE ctid = ANY (ARRAY( \
         SELECT ctid FROM projects.first_claims WHERE claimed_at < $1 LIMIT $2))";
 
+/// Locks the rows in the order of their names, like [`RECORD_FAILURES`], so that the two cannot deadlock. With a join,
+/// Postgres could read the hostnames of all organizations.
+const SET_DUE: &str = "\
+    UPDATE projects.hostnames SET next_check_at = $1 WHERE name = ANY (ARRAY( \
+        SELECT name FROM projects.hostnames \
+        WHERE project_id = ANY (ARRAY(SELECT id FROM projects.projects WHERE org_id = $2)) AND kind = 'custom' \
+            AND next_check_at > $1 AND name > $4 COLLATE \"C\" AND right('.' || name, length($3) + 1) = '.' || $3 \
+        ORDER BY name COLLATE \"C\" LIMIT $5 FOR NO KEY UPDATE)) RETURNING name";
+
 /// Records all failures in one statement, from parallel arrays. Does not write an error message to a hostname that was
-/// verified concurrently.
+/// verified concurrently. The join would lock the rows in any order.
 const RECORD_FAILURES: &str = "\
     UPDATE projects.hostnames h \
-    SET checks = u.checks, next_check_at = u.next_check_at, last_error = coalesce(u.error, h.last_error) \
-    FROM unnest($1, $2, $3, $4, $5) AS u (name, token, error, checks, next_check_at) \
+    SET checks = u.checks, last_error = coalesce(u.error, h.last_error), \
+        next_check_at = CASE WHEN h.next_check_at = u.previous_check_at THEN u.next_check_at ELSE h.next_check_at END \
+    FROM unnest($1, $2, $3, $4, $5, $6) AS u (name, token, error, checks, previous_check_at, next_check_at) \
     WHERE h.name = u.name AND h.verification_token = u.token \
-        AND (u.error IS NULL OR h.state = 'pending_dns' OR h.unverified_since IS NOT NULL)";
+        AND (u.error IS NULL OR h.state = 'pending_dns' OR h.unverified_since IS NOT NULL) \
+        AND h.name = ANY (ARRAY( \
+            SELECT name FROM projects.hostnames WHERE name = ANY ($1) ORDER BY name COLLATE \"C\" FOR NO KEY UPDATE))";
 
 impl ClaimRepository for Connection {
     async fn claim_insert(&mut self, claim: &NewClaim<'_>) -> Result<bool> {
@@ -175,6 +199,17 @@ impl ClaimRepository for Connection {
         found.into_iter().map(Claim::try_from).collect()
     }
 
+    async fn claims_set_due(&mut self, org: OrgId, domain: &str, now: Time, after: &str) -> Result<Vec<String>> {
+        let set_due = diesel::sql_query(SET_DUE)
+            .bind::<Timestamptz, _>(now)
+            .bind::<Uuid, _>(org)
+            .bind::<Text, _>(domain)
+            .bind::<Text, _>(after)
+            .bind::<BigInt, _>(BATCH_SIZE);
+        let due: Vec<Name> = Prepared(set_due).load(self).await?;
+        Ok(due.into_iter().map(|row| row.name).collect())
+    }
+
     async fn claim_activate(&mut self, claim: &Claim, proof: Proof, at: Time, next_check_at: Time) -> Result<bool> {
         let pending = hostnames::verification_token
             .eq(&claim.token)
@@ -201,7 +236,11 @@ impl ClaimRepository for Connection {
         let same = hostnames::verification_token.eq(&claim.token).and(hostnames::state.eq(HostnameState::Active));
         let record = diesel::update(hostnames::table.find(&claim.name).filter(same)).set((
             hostnames::proof.eq(proof),
-            hostnames::next_check_at.eq(next_check_at),
+            hostnames::next_check_at.eq(case_when(
+                hostnames::next_check_at.eq(claim.next_check_at),
+                next_check_at.into_sql::<Nullable<Timestamptz>>(),
+            )
+            .otherwise(hostnames::next_check_at)),
             hostnames::unverified_since.eq(None::<Time>),
             hostnames::last_error.eq(None::<String>),
             hostnames::checks.eq(None::<serde_json::Value>),
@@ -220,6 +259,7 @@ impl ClaimRepository for Connection {
             .bind::<Array<Text>, _>(failures.iter().map(|it| it.token.as_str()).collect::<Vec<_>>())
             .bind::<Array<Nullable<Text>>, _>(failures.iter().map(|it| it.error.as_deref()).collect::<Vec<_>>())
             .bind::<Array<Jsonb>, _>(checks)
+            .bind::<Array<Nullable<Timestamptz>>, _>(failures.iter().map(|it| it.previous_check_at).collect::<Vec<_>>())
             .bind::<Array<Timestamptz>, _>(failures.iter().map(|it| it.next_check_at).collect::<Vec<_>>());
         Prepared(record).execute(self).await?;
         Ok(())
@@ -234,7 +274,11 @@ impl ClaimRepository for Connection {
             hostnames::unverified_since.eq(at),
             hostnames::last_error.eq(&failure.error),
             hostnames::checks.eq(json(&failure.checks)?),
-            hostnames::next_check_at.eq(failure.next_check_at),
+            hostnames::next_check_at.eq(case_when(
+                hostnames::next_check_at.eq(failure.previous_check_at),
+                failure.next_check_at.into_sql::<Nullable<Timestamptz>>(),
+            )
+            .otherwise(hostnames::next_check_at)),
         ));
         Ok(Prepared(mark).execute(self).await? == 1)
     }
@@ -333,6 +377,7 @@ impl TryFrom<ClaimTuple> for Claim {
             claim_expires_at,
             reserved_until,
             unverified_since,
+            next_check_at,
         } = row;
         let token = verification_token.ok_or_else(|| Error::inconsistent(format!("{name} has no token")))?;
         let held_by_another_org = former.is_some_and(|former| former != org);
@@ -347,6 +392,7 @@ impl TryFrom<ClaimTuple> for Claim {
             reserved_until,
             unverified_since,
             held_by_another_org,
+            next_check_at,
         })
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use kernel::audit::{Actor, Event};
-use kernel::{ProjectId, error_chain};
+use kernel::{OrgId, ProjectId, error_chain};
 use serde_json::json;
-use store::{Connection, Outcome};
+use store::{Connection, Outcome, is_full_batch};
 
 use super::{Org, Projects, Result};
 use crate::error::ProjectError;
@@ -92,6 +92,23 @@ impl Projects {
         Ok(hostname.ok_or(ProjectError::HostnameNotFound)?.with_verify_records(&self.site.fallback_origin))
     }
 
+    /// Makes the custom hostnames of an organization due that are equal to or below a domain, so that the background job
+    /// verifies them.
+    ///
+    /// # Errors
+    /// Returns [`ProjectError::Store`].
+    pub async fn hostnames_set_due(&self, org: OrgId, domain: &str) -> Result<()> {
+        let (now, mut after) = (self.store.clock_rng().now(), String::new());
+        loop {
+            let names = self.store.connection().await?.claims_set_due(org, domain, now, &after).await?;
+            if !is_full_batch(names.len()) {
+                return Ok(());
+            }
+            // Each name once, because the background job may have leased the hostnames of earlier batches since.
+            after = names.into_iter().max().unwrap_or_default();
+        }
+    }
+
     /// Verifies all due hostnames. The background job runs this every minute; concurrent runs share the work.
     ///
     /// # Errors
@@ -121,7 +138,7 @@ impl Projects {
                 self.apply_verification(&actor, &claim, verification).await
             });
             let outcomes: Vec<_> = outcomes.buffer_unordered(MAX_CONCURRENT_CHANGES).collect().await;
-            let mut failures = Vec::with_capacity(outcomes.len());
+            let mut failures: Vec<FailedVerification> = Vec::with_capacity(outcomes.len());
             for outcome in outcomes {
                 match outcome {
                     Ok(failure) => failures.extend(failure),
@@ -129,8 +146,6 @@ impl Projects {
                     Err(error) => tracing::warn!(error = %error_chain(&error), "failed to verify a hostname"),
                 }
             }
-            // A fixed lock order prevents deadlocks with other updates of several hostnames.
-            failures.sort_by(|a: &FailedVerification, b| a.name.cmp(&b.name));
             self.record_failures(&failures).await?;
         }
     }

@@ -1,9 +1,12 @@
 //! Custom hostnames over time: expired claims, lost proofs, and the background job that checks them.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use kernel::{NamedProject, Plan};
-use projects::{Notice, ProjectDeletion, ProjectError};
+use projects::{ClaimRepository as _, FailedVerification, Notice, ProjectDeletion, ProjectError};
 use serde_json::json;
+use store::BATCH_SIZE;
 
 use crate::kit::{ACTIVE, DAY, Kit, NAME, ORIGIN, PENDING};
 
@@ -212,6 +215,118 @@ async fn job_checks_only_due_hostnames() {
     assert_eq!((kit.projects.hostnames_check().await.unwrap(), kit.records.take_txt_lookups()), (0, 0));
     kit.advance(DAY);
     assert_eq!(kit.projects.hostnames_check().await.unwrap(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostnames_of_an_organization_within_a_domain_become_due() {
+    let kit = Kit::start().await;
+    let (org, other) = (kit.db_org("acme", Plan::Free).await, kit.db_org("other", Plan::Free).await);
+    let (shop, blog) = (kit.project(&org, "shop").await.id, kit.project(&other, "blog").await.id);
+    for name in ["example.org", NAME, "notexample.org", "www.example.org.example", "pending.example.org"] {
+        kit.claim(&org, shop, name).await.unwrap();
+    }
+    kit.claim(&other, blog, "blog.example.org").await.unwrap();
+    for name in ["example.org", NAME, "notexample.org", "www.example.org.example", "blog.example.org"] {
+        kit.records.cname(name, ORIGIN);
+    }
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 6);
+    for (org, due) in [(org.id, 3), (other.id, 1)] {
+        kit.projects.hostnames_set_due(org, "example.org").await.unwrap();
+        assert_eq!(kit.projects.hostnames_check().await.unwrap(), due);
+    }
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_hostnames_than_a_batch_become_due() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.claim(&org, project, NAME).await.unwrap();
+    let copy = format!(
+        "INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, created_at, next_check_at) \
+         SELECT n || '.example.org', project_id, kind, state, verification_token, created_at, '{}' \
+         FROM projects.hostnames, generate_series(1, 2 * {BATCH_SIZE}) n WHERE name = '{NAME}'",
+        kit.now().plus_seconds(DAY)
+    );
+    kit.db_execute(&copy).await;
+    kit.projects.hostnames_set_due(org.id, "example.org").await.unwrap();
+    let not_due = format!("SELECT count(*) FROM projects.hostnames WHERE next_check_at > '{}'", kit.now());
+    assert_eq!(kit.db_number(&not_due).await, 0);
+}
+
+/// Its zone may have been created after the verification began.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostname_that_becomes_due_during_its_check_is_checked_again() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project_with_hostname(&org).await;
+    for name in ["lost.example.org", "pending.example.org"] {
+        kit.claim(&org, project, name).await.unwrap();
+    }
+    kit.records.cname("lost.example.org", ORIGIN);
+    assert_eq!(kit.verify(project, "lost.example.org").await.unwrap().state, ACTIVE);
+    kit.records.cname("lost.example.org", "elsewhere.example");
+    kit.advance(DAY);
+    let (guard, check) = kit.blocked_check().await;
+    kit.projects.hostnames_set_due(org.id, "example.org").await.unwrap();
+    drop(guard);
+    assert_eq!(check.await.unwrap().unwrap(), 6);
+    // The results of the first check are recorded, too.
+    assert!(kit.find_hostname(project, "lost.example.org").await.unwrap().last_error.is_some());
+    assert!(kit.find_hostname(project, "pending.example.org").await.unwrap().last_error.is_some());
+    assert_eq!(kit.find_hostname(project, NAME).await.unwrap().last_error, None);
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
+}
+
+/// Otherwise, statements that change several hostnames could deadlock.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostnames_are_locked_in_the_order_of_their_names() {
+    use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    for name in ["b.example.org", "a.example.org"] {
+        kit.claim(&org, project, name).await.unwrap();
+    }
+    let claim = async |name: &str| kit.connection().await.claim_find(project, name).await.unwrap().unwrap();
+    let failures = [claim("b.example.org").await, claim("a.example.org").await].map(|claim| FailedVerification {
+        name: claim.name,
+        token: claim.token,
+        error: None,
+        checks: Vec::new(),
+        previous_check_at: claim.next_check_at,
+        next_check_at: kit.now().plus_seconds(DAY),
+    });
+    let connect = async || store::Connection::establish(&kit.database.url()).await.unwrap();
+    let before = kit.now().plus_seconds(-DAY);
+    for is_failure in [true, false] {
+        let (mut first, mut second) = (connect().await, connect().await);
+        first
+            .batch_execute("BEGIN; SELECT FROM projects.hostnames WHERE name = 'a.example.org' FOR UPDATE")
+            .await
+            .unwrap();
+        // A sequential scan reads b first.
+        second.batch_execute("SET enable_indexscan = off; SET enable_bitmapscan = off").await.unwrap();
+        let change = async {
+            if is_failure {
+                second.claims_record_failures(&failures).await.unwrap();
+            } else {
+                second.claims_set_due(org.id, "example.org", before, "").await.unwrap();
+            }
+        };
+        let unlock = async {
+            let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                           AND datname = current_database() AND position('FOR NO KEY UPDATE' IN query) > 0 \
+                           AND pid <> pg_backend_pid()";
+            while kit.db_number(waiting).await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let other = "SELECT FROM projects.hostnames WHERE name = 'b.example.org' FOR UPDATE NOWAIT; COMMIT";
+            first.batch_execute(other).await.unwrap();
+        };
+        futures_util::join!(change, unlock);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! The callers of the writes, and the ways in which they lose the permission.
 
-use sandbox::{DnsServer, PaymentsServer, RegistrarServer};
+use sandbox::{DnsServer, PaymentsServer, RecordType, RegistrarServer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -95,12 +95,13 @@ impl Fixture {
         for name in ["app", "old"] {
             ada.post("/v1/orgs/acme/projects/site/repos", json!({ "name": name })).await.expect(201);
         }
-        for host in ["old.example.net", "check.example.org", "unproved.example.net"] {
+        for host in ["old.example.net", "check.example.net", "unproved.example.net"] {
             ada.post("/v1/orgs/acme/projects/site/hostnames", json!({ "name": host })).await.expect(200);
         }
         // The job that checks pending hostnames would verify one of them in a test that takes longer than a minute.
         let later = "UPDATE projects.hostnames SET next_check_at = now() + interval '1 day' WHERE kind = 'custom'";
         app.db_execute(later).await.unwrap();
+        dns.set("check.example.net", RecordType::CNAME, &["fallback.localhost."]);
         let hsts = "/v1/orgs/acme/projects/site/hostnames/old.example.net/hsts";
         ada.put(hsts, json!({ "maxAge": 300 })).await.expect(200);
         for zone in ["example.org", "doomed.example", "unwanted.example"] {

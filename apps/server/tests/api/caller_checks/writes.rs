@@ -226,7 +226,7 @@ impl Fixture {
             ),
             (
                 "put /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/hsts",
-                "site check.example.org",
+                "site check.example.net",
                 json(json!({ "maxAge": 300 })),
                 Wait::Body,
             ),
@@ -238,7 +238,7 @@ impl Fixture {
             ),
             (
                 "post /v1/orgs/{orgSlug}/projects/{projectName}/hostnames/{host}/verify",
-                "site check.example.org",
+                "site check.example.net",
                 vec![],
                 AUDIT,
             ),

@@ -2,10 +2,11 @@
 
 use providers::acme::AcmeConfig;
 use reqwest::Method;
+use sandbox::RecordType;
 use serde_json::{Value, json};
 
-use super::{ZONE, create, put, setup, unmanaged};
-use crate::support::{App, Caller, HeldLocks, ManualNode, eventually, site, while_waiting};
+use super::{ZONE, create, put, setup, setup_with_resolver, unmanaged};
+use crate::support::{App, Caller, HeldLocks, ManualNode, client, eventually, site, while_waiting};
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
@@ -17,8 +18,36 @@ async fn claim(ada: &Caller, name: &str) -> Value {
     ada.post(HOSTNAMES, json!({ "name": name })).await.expect(200).clone()
 }
 
+/// Returns a hostname of the project.
+async fn hostname(ada: &Caller, name: &str) -> Value {
+    let listed = ada.get(HOSTNAMES).await.expect(200)["items"].clone();
+    listed.as_array().unwrap().iter().find(|hostname| hostname["name"] == name).unwrap().clone()
+}
+
+/// Waits until the hostname is active with a `lastError` that contains this text, or with none.
+async fn wait_for_check(app: &App, ada: &Caller, name: &str, error: Option<&str>) {
+    let _other = app.check_new_zones().await;
+    let hostname = eventually("the hostname is checked", async || {
+        let hostname = hostname(ada, name).await;
+        let stored = hostname["lastError"].as_str();
+        let is_expected = error.map_or(stored.is_none(), |error| stored.is_some_and(|it| it.contains(error)));
+        is_expected.then_some(hostname)
+    });
+    assert_eq!(hostname.await["state"], "active");
+}
+
+/// Waits until the zone has these managed records.
+async fn wait_for_managed(app: &App, ada: &Caller, zone: &str, records: &[&str]) {
+    let _other = app.check_new_zones().await;
+    eventually("the records are published", async || (managed_in(ada, zone).await == records).then_some(())).await;
+}
+
 async fn managed(ada: &Caller) -> Vec<String> {
-    let zone = ada.get(ZONE).await.expect(200).clone();
+    managed_in(ada, "example.org").await
+}
+
+async fn managed_in(ada: &Caller, zone: &str) -> Vec<String> {
+    let zone = ada.get(&format!("/v1/orgs/ada/dns/zones/{zone}")).await.expect(200).clone();
     let rrsets = zone["rrsets"].as_array().unwrap().iter().filter(|rrset| rrset["managed_by"] == "project");
     rrsets.map(|it| format!("{} {} {}", it["name"], it["type"], it["records"]).replace(['"', '[', ']'], "")).collect()
 }
@@ -150,6 +179,58 @@ async fn record_of_a_hostname_moves_into_a_new_zone_and_back() {
     assert_eq!(managed(&ada).await, [""; 0]);
     let events = app.db_audit("ada").await;
     assert_eq!(events[events.len() - 3..], ["dns.zone.create", "dns.zone.delete", "hostname.delete"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn active_hostname_gets_its_record_when_its_zone_is_created_later() {
+    let (app, dns, ada, _) = setup_with_resolver().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    for host in ["www.created.org", "www.imported.org", "www.tool.org", "new.tool.org"] {
+        claim(&ada, host).await;
+        dns.set(host, RecordType::CNAME, &["fallback.localhost."]);
+        assert_eq!(ada.post(&format!("{HOSTNAMES}/{host}/verify"), json!({})).await.expect(200)["state"], "active");
+    }
+    create(&ada, "ada", "created.org").await;
+    ada.post("/v1/orgs/ada/domains/import", json!({ "name": "imported.org" })).await.expect(201);
+    let token = ada.post("/v1/me/tokens", json!({ "name": "pdns", "scopes": ["dns:write"] })).await;
+    let token = token.expect(201)["token"].as_str().unwrap().to_owned();
+    let records = json!([{ "content": "192.0.2.1", "disabled": false }]);
+    let www = json!({ "name": "www.tool.org.", "type": "A", "ttl": 60, "changetype": "REPLACE", "records": records });
+    let zone = json!({ "name": "tool.org.", "kind": "Native", "rrsets": [www] }).to_string();
+    let post = client().post(format!("{}/api/v1/servers/localhost/zones", app.base)).header("X-API-Key", &token);
+    assert_eq!(post.body(zone).send().await.unwrap().status().as_u16(), 201);
+
+    for zone in ["created.org", "imported.org"] {
+        let record = format!("www.{zone} CNAME fallback.localhost.");
+        wait_for_managed(&app, &ada, zone, &[&record]).await;
+    }
+    wait_for_managed(&app, &ada, "tool.org", &["new.tool.org CNAME fallback.localhost."]).await;
+    wait_for_check(&app, &ada, "www.tool.org", Some("other records")).await;
+    let links = app.db_audit("ada").await.into_iter().filter(|event| event == "hostname.link");
+    assert_eq!(links.count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn active_hostname_gets_its_record_when_its_zone_is_created_again() {
+    let (app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    claim(&ada, "www.example.org").await;
+    ada.delete(ZONE).await.expect(204);
+    create(&ada, "ada", "example.org").await;
+    wait_for_managed(&app, &ada, "example.org", &["www.example.org CNAME fallback.localhost."]).await;
+    assert_eq!(hostname(&ada, "www.example.org").await["lastError"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn active_hostname_gets_its_record_when_a_zone_below_its_zone_is_created() {
+    let (app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    put(&ada, "dev/NS", &["ns.other.example."]).await;
+    let host = "www.dev.example.org";
+    assert!(claim(&ada, host).await["lastError"].as_str().unwrap().contains("to other nameservers"));
+    create(&ada, "ada", "dev.example.org").await;
+    wait_for_managed(&app, &ada, "dev.example.org", &["www.dev.example.org CNAME fallback.localhost."]).await;
+    wait_for_check(&app, &ada, host, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

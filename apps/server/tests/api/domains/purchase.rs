@@ -4,6 +4,7 @@ use sandbox::{PaymentsFault, RegistrarFault, RegistrarOperation};
 use serde_json::{Value, json};
 
 use super::{COM_CENTS, DOMAINS, Kit, NAMESERVERS, purchase};
+use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn domain_is_bought_and_connected_to_a_project() {
@@ -47,6 +48,25 @@ async fn domain_is_bought_and_connected_to_a_project() {
     kit.ada.post(hostnames, json!({ "name": "www.shop.com" })).await.expect(200);
     let verified = kit.ada.post(&format!("{hostnames}/www.shop.com/verify"), json!({})).await;
     assert_eq!(verified.expect(200)["state"], "active");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn active_hostname_gets_its_record_in_the_zone_of_a_bought_domain() {
+    let kit = Kit::start().await;
+    kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    kit.ada.post("/v1/orgs/ada/projects/site/hostnames", json!({ "name": "www.shop.com" })).await.expect(200);
+    let activate = "UPDATE projects.hostnames SET state = 'active', proof = 'txt', verified_at = now(), \
+                    next_check_at = now() + interval '1 day', claim_expires_at = NULL, reserved_until = NULL \
+                    WHERE name = 'www.shop.com'";
+    kit.app.db_execute(activate).await.unwrap();
+    kit.buy("shop.com").await.expect(201);
+    let _other = kit.app.check_new_zones().await;
+    let record = async || {
+        let zone = kit.ada.get("/v1/orgs/ada/dns/zones/shop.com").await.expect(200).clone();
+        zone["rrsets"].as_array().unwrap().iter().find(|rrset| rrset["managed_by"] == "project").cloned()
+    };
+    let record = eventually("the record is published", record).await;
+    assert_eq!((&record["name"], &record["type"]), (&json!("www.shop.com"), &json!("CNAME")));
 }
 
 /// The provider is asked for a customer only if no webhook named it.

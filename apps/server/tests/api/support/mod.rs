@@ -87,6 +87,14 @@ impl App {
         Self::serve(config, self.database.clone(), self.bundles.clone(), self.clock.clone()).await
     }
 
+    /// Starts another server when the hostnames in new zones are due: a server checks the due hostnames immediately after
+    /// its start and then every minute.
+    pub async fn check_new_zones(&self) -> Self {
+        let queued = "SELECT id FROM store.outbox WHERE topic = 'projects.hostnames'";
+        eventually("the hostnames are due", async || self.db_rows(queued).await.is_empty().then_some(())).await;
+        self.another().await
+    }
+
     async fn serve(config: Config, database: Arc<TestDatabase>, bundles: PathBuf, clock: TestClock) -> Self {
         let server = Server::bind(&config, clock.clock_rng(), Registry::new()).unwrap();
         let (base, internal) = (format!("http://{}", server.public), format!("http://{}", server.internal));

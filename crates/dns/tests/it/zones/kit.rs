@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dns::{
-    Dns, DnsError, Hosting, LookupFailure, NewZone, Notice, NsRecords, Organizations, Ports, Precondition,
+    Dns, DnsError, Hosting, Hostnames, LookupFailure, NewZone, Notice, NsRecords, Organizations, Ports, Precondition,
     Registrations, Resolver, RrsetContent, ServedRepository as _, ServedZone, TxtRecords,
 };
 use kernel::audit::Actor;
@@ -21,6 +21,7 @@ pub struct Kit {
     pub public: Arc<PublicDns>,
     pub organizations: Arc<TestOrganizations>,
     pub registered: Arc<Registered>,
+    pub hostnames: Arc<CreatedZones>,
     base: TestStore,
 }
 
@@ -61,14 +62,19 @@ impl Kit {
         let public = Arc::<PublicDns>::default();
         let organizations = Arc::<TestOrganizations>::default();
         let registered = Arc::<Registered>::default();
-        let ports =
-            Ports { organizations: organizations.clone(), resolver: public.clone(), registrations: registered.clone() };
+        let hostnames = Arc::<CreatedZones>::default();
+        let ports = Ports {
+            organizations: organizations.clone(),
+            resolver: public.clone(),
+            registrations: registered.clone(),
+            hostnames: hostnames.clone(),
+        };
         let dns = Dns::new(base.store.clone(), Some(hosting), limits, ports);
         let org: OrgId = base.store.clock_rng().id();
         let insert =
             format!("INSERT INTO orgs.orgs VALUES ('{}', 'acme', 'Acme', 'free', false, now())", org.as_uuid());
         base.db_execute(&insert).await;
-        let kit = Self { dns, org, public, organizations, registered, base };
+        let kit = Self { dns, org, public, organizations, registered, hostnames, base };
         kit.dns.zone_create(&actor(), org, NewZone { name: ZONE.to_owned() }).await.unwrap();
         kit
     }
@@ -118,6 +124,18 @@ impl Registrations for Registered {
     }
 
     async fn release_imported(&self, _: &mut store::Connection, _: OrgId, _: &str) -> store::Result<()> {
+        Ok(())
+    }
+}
+
+/// The organizations and the names of the created zones.
+#[derive(Debug, Default)]
+pub struct CreatedZones(pub Mutex<Vec<(OrgId, String)>>);
+
+#[async_trait::async_trait]
+impl Hostnames for CreatedZones {
+    async fn zone_created(&self, _: &mut store::Connection, org: OrgId, name: &str) -> store::Result<()> {
+        self.0.lock().unwrap().push((org, name.to_owned()));
         Ok(())
     }
 }

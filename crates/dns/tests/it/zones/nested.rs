@@ -23,7 +23,8 @@ impl Kit {
         let mut hosting = Hosting::new(&[nameserver.to_owned()], "fallback.svc.example").unwrap();
         hosting.fallback_addresses = addresses.iter().map(|it| it.parse().unwrap()).collect();
         let (organizations, resolver) = (self.organizations.clone(), self.public.clone());
-        let ports = Ports { organizations, resolver, registrations: self.registered.clone() };
+        let (registrations, hostnames) = (self.registered.clone(), self.hostnames.clone());
+        let ports = Ports { organizations, resolver, registrations, hostnames };
         Dns::new(self.store.clone(), Some(hosting), Limits::default(), ports)
     }
 

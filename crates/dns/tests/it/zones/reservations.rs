@@ -39,6 +39,8 @@ async fn reserved_name_excludes_zones_of_others_until_its_zone_exists() {
     for _ in 0..2 {
         kit.create_reserved("new.example").await;
     }
+    let created = kit.hostnames.0.lock().unwrap().last().cloned();
+    assert_eq!(created, Some((kit.org, "new.example".to_owned())));
     assert_eq!(kit.db_number("SELECT count(*) FROM dns.reservations").await, 0);
     assert_eq!(kit.db_number("SELECT count(*) FROM dns.zones WHERE name = 'new.example'").await, 1);
     assert!(matches!(kit.create(other, "new.example").await, Err(DnsError::ZoneTaken { .. })));

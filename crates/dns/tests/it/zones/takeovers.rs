@@ -8,7 +8,7 @@ use kernel::{Limits, OrgId};
 use serde_json::{Value, json};
 use store::Connection;
 
-use super::kit::{Kit, actor};
+use super::kit::{Kit, ZONE, actor};
 
 const NAME: &str = "late.example";
 
@@ -88,6 +88,23 @@ async fn owner_takes_over_the_zones_at_and_below_its_name() {
         event("dns.zone.taken_over", holder, json!({ "zone": format!("www.{NAME}") })),
     ];
     assert_eq!(kit.db_rows(events).await, expected);
+}
+
+#[tokio::test]
+async fn creation_of_a_zone_is_reported_for_the_organization_that_gets_it() {
+    let kit = Kit::start().await;
+    let holder = kit.other_org().await;
+    let below = format!("www.{NAME}");
+    kit.create(holder, &below).await.unwrap();
+    kit.public.publish(&record(kit.org, NAME));
+    for _ in 0..2 {
+        kit.create(kit.org, NAME).await.unwrap();
+    }
+    kit.dns.zone_delete(&actor(), kit.org, NAME, &Precondition::Any).await.unwrap();
+    kit.create(kit.org, NAME).await.unwrap();
+    let created = std::mem::take(&mut *kit.hostnames.0.lock().unwrap());
+    let expected = [(kit.org, ZONE), (holder, below.as_str()), (kit.org, NAME), (kit.org, NAME)];
+    assert_eq!(created, expected.map(|(org, name)| (org, name.to_owned())));
 }
 
 #[tokio::test]
