@@ -137,7 +137,15 @@ impl Dns {
             if !conflicts.held.is_empty() {
                 let (at, authority) = match proved.take() {
                     Some(proved) => proved,
-                    None => (self.store.clock_rng().now(), self.prove(org, name).await?),
+                    None => {
+                        let at = self.store.clock_rng().now();
+                        match self.prove(org, name).await {
+                            Err(unproved @ DnsError::ZoneTaken { .. }) => {
+                                return Err(self.refusal(org, name, &conflicts.held, unproved).await?);
+                            }
+                            proved => (at, proved?),
+                        }
+                    }
                 };
                 self.require_weaker(org, (name, &authority), &conflicts.held).await?;
                 proof.at = Some(at);

@@ -84,10 +84,46 @@ impl Dns {
         let below: Vec<&HeldZone> = held.iter().filter(|it| it.name != *name && it.name.is_within(name)).collect();
         let proofs: Vec<VerifyRecord> = below.iter().map(|zone| record_of(zone.org, &zone.name)).collect();
         let names: Vec<&ZoneName> = held.iter().map(|zone| &zone.name).collect();
-        let nameservers = self.hosting()?.nameservers();
-        let (delegations, published) =
-            tokio::join!(self.delegations.find(&names, nameservers), self.delegations.txt(&proofs));
-        for (held, delegation) in names.into_iter().zip(delegations) {
+        let (unused, published) = tokio::join!(self.require_unused(name, &names), self.delegations.txt(&proofs));
+        unused?;
+        for ((zone, record), published) in below.into_iter().zip(proofs).zip(published) {
+            if published.is_ok_and(|texts| texts.contains(&record.value)) {
+                return Err(DnsError::ZoneProved { zone: zone.name.as_str().to_owned(), record });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the error for an organization that does not prove that it owns the name: `unproved`, which names its
+    /// record, or the error that it would receive with the record published. `held` are the zones that overlap with the
+    /// name. Zones below the name do not count: their names may not be public, and the owner can publish the record.
+    ///
+    /// Call this outside transactions and without a connection, because the lookups take seconds.
+    pub(super) async fn refusal(
+        &self,
+        org: OrgId,
+        name: &ZoneName,
+        held: &[HeldZone],
+        unproved: DnsError,
+    ) -> Result<DnsError> {
+        let _permit = self.delegations.permit(org)?;
+        let enclosing: Vec<&ZoneName> = held.iter().map(|it| &it.name).filter(|zone| name.is_within(zone)).collect();
+        match self.require_unused(name, &enclosing).await {
+            Err(in_use @ DnsError::ZoneInUse { .. }) => return Ok(in_use),
+            // Without a result of the lookups, the record may help.
+            Ok(()) | Err(DnsError::DelegationUnknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let Some(holder) = held.iter().find(|zone| zone.name == *name) else { return Ok(unproved) };
+        let mut connection = self.store.connection().await?;
+        let is_registered = self.registrations.is_registered(&mut connection, holder.org, name.as_str()).await?;
+        Ok(if is_registered { taken(name) } else { unproved })
+    }
+
+    /// Checks that none of these zones, which overlap with the name, is in use.
+    async fn require_unused(&self, name: &ZoneName, zones: &[&ZoneName]) -> Result<()> {
+        let delegations = self.delegations.find(zones, self.hosting()?.nameservers()).await;
+        for (held, delegation) in zones.iter().copied().zip(delegations) {
             let is_below = held != name && held.is_within(name);
             let zone = held.as_str().to_owned();
             match delegation {
@@ -100,11 +136,6 @@ impl Dns {
                 }
                 // The owner of the name may have delegated a name below it to nameservers that are not public.
                 Delegation::Elsewhere | Delegation::Broken | Delegation::Unknown(_) => {}
-            }
-        }
-        for ((zone, record), published) in below.into_iter().zip(proofs).zip(published) {
-            if published.is_ok_and(|texts| texts.contains(&record.value)) {
-                return Err(DnsError::ZoneProved { zone: zone.name.as_str().to_owned(), record });
             }
         }
         Ok(())

@@ -92,6 +92,21 @@ async fn import_takes_over_the_import_of_another_organization() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn first_refusal_for_a_zone_that_is_delegated_here_names_its_nameservers() {
+    let (_app, dns, ada, bob) = setup_with_resolver().await;
+    create(&ada, "ada", NAME).await;
+    dns.set(NAME, RecordType::NS, &["ns1.svc.example."]);
+    let below = bob.post("/v1/orgs/bob/dns/zones", json!({ "name": "www.example.org" })).await;
+    let zone = try_create(&bob).await;
+    for (response, code) in [(below, "zone_taken"), (zone, "zone_taken"), (import(&bob, "bob").await, "domain_taken")] {
+        let error = response.expect_error(409, code);
+        assert_eq!(error["details"], json!({ "zone": NAME, "nameservers": ["ns1.svc.example"] }));
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("remove the NS records") && !message.contains("_svc-verify"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn powerdns_route_names_the_record_and_takes_the_zone_over() {
     let (app, dns, ada, bob) = setup_with_resolver().await;
     create(&ada, "ada", NAME).await;

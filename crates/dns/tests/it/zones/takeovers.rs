@@ -164,6 +164,36 @@ async fn zone_that_is_in_use_or_proved_by_its_holder_stays() {
 }
 
 #[tokio::test]
+async fn refusal_names_the_record_only_if_it_can_help() {
+    let kit = Kit::start().await;
+    let holder = kit.other_org().await;
+    let below = format!("www.{NAME}");
+    kit.create(holder, NAME).await.unwrap();
+    let refused_for_use = async |name: &str, nameservers: &[&str]| match kit.create(kit.org, name).await {
+        Err(DnsError::ZoneInUse { zone, nameservers: found }) => {
+            assert!(zone == NAME && found == nameservers, "{name}: {zone} {found:?}");
+        }
+        other => panic!("{name}: {other:?}"),
+    };
+    kit.public.set(NAME, Ok(vec!["ns.svc.example".to_owned()]));
+    refused_for_use(NAME, &["ns.svc.example"]).await;
+    refused_for_use(&below, &["ns.svc.example"]).await;
+    kit.public.set(NAME, Err(LookupFailure::ServerFailure));
+    refused_for_use(NAME, &[]).await;
+    assert_eq!(kit.obstacle(&below).await, TakeoverObstacle::NotPublished);
+    kit.public.set(NAME, Err(LookupFailure::Unavailable("no response".to_owned())));
+    assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::NotPublished);
+    kit.public.set(NAME, Ok(vec!["ns.other.example".to_owned()]));
+    kit.registered.1.lock().unwrap().push(NAME.to_owned());
+    assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneTaken { takeover: None, .. })));
+    kit.registered.1.lock().unwrap().clear();
+    // The name of a zone below is not shown before the proof.
+    kit.create(holder, &below).await.unwrap();
+    kit.public.set(&below, Ok(vec!["ns.svc.example".to_owned()]));
+    assert_eq!(kit.obstacle(NAME).await, TakeoverObstacle::NotPublished);
+}
+
+#[tokio::test]
 async fn proved_zone_below_the_zone_of_another_organization_serves_its_own_part() {
     let kit = Kit::start().await;
     let holder = kit.other_org().await;
