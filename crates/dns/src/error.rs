@@ -19,7 +19,8 @@ pub enum DnsError {
     RrsetNotFound,
     /// Another organization has an overlapping zone, or is registering an overlapping domain. `takeover` is the record
     /// with which the organization proves its ownership, and the reason why it does not prove it now. `None` if no
-    /// record helps, because the other organization registers the domain here.
+    /// record helps, because the other organization registers the domain here, or because the name of the record would be
+    /// too long for the DNS.
     #[error("{name} overlaps with a zone of another organization{}", describe_takeover(takeover.as_ref()))]
     ZoneTaken { name: String, takeover: Option<(VerifyRecord, TakeoverObstacle)> },
     /// A zone of another organization is delegated to this platform, so the organization cannot take it over.
@@ -113,10 +114,11 @@ impl DnsError {
         Kind::Conflict,
         "Another organization has this zone, a parent of it or a subdomain of it. `details.verify` is the TXT record that \
          proves your ownership. Publish it, then send the same request again with a new `Idempotency-Key`, if it has \
-         one. If the public NS records of the other zone, or of such a zone that was deleted, name this platform's \
-         nameservers, `details` contains its name (`zone`) and these `nameservers` instead. If your own zone above the name \
-         has records at or below it, which the new zone would hide, `details` contains that `zone` and the first of these \
-         `rrsets`.",
+         one. `details.verify` is absent if the other organization registers the domain here, or if the name has more \
+         than 241 characters. If the public NS records of the other zone, or of such a zone that was deleted, name this \
+         platform's nameservers, `details` contains its name (`zone`) and these `nameservers` instead. If your own zone \
+         above the name has records at or below it, which the new zone would hide, `details` contains that `zone` and the \
+         first of these `rrsets`.",
     );
     /// 409: the plan's limit on zones is reached.
     pub const ZONE_LIMIT: Code = Code::new(

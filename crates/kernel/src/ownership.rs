@@ -7,6 +7,9 @@ use crate::{Digest, Time, ZoneId};
 /// The length of a token: 160 bits, in hexadecimal digits.
 const TOKEN_DIGITS: usize = 40;
 
+/// The prefix of the names of TXT records.
+const TXT_PREFIX: &str = "_svc-verify.";
+
 crate::words! {
     /// The type of a verification record.
     pub enum VerifyRecordType {
@@ -34,10 +37,14 @@ pub struct VerifyRecord {
 }
 
 impl VerifyRecord {
+    /// The length of the longest name whose ownership a TXT record can prove. The name of the record has at most 253
+    /// characters (RFC 1035 section 2.3.4).
+    pub const MAX_OWNED_NAME: usize = 253 - TXT_PREFIX.len();
+
     /// Creates the TXT record that proves the ownership of a name with this token.
     #[must_use]
     pub fn txt(name: &str, token: &str) -> Self {
-        let (name, value) = (format!("_svc-verify.{name}"), format!("svc-verify={token}"));
+        let (name, value) = (format!("{TXT_PREFIX}{name}"), format!("svc-verify={token}"));
         Self { kind: VerifyRecordType::Txt, name, value }
     }
 }

@@ -1,6 +1,7 @@
 //! Validates the hostnames that a project may claim.
 
 use kernel::domain::{self, Characters, InvalidDomain};
+use kernel::ownership::VerifyRecord;
 
 /// A custom hostname in its stored form: lowercase punycode, without a trailing dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +16,11 @@ pub enum InvalidHostName {
     Wildcard,
     #[error("must be a hostname without scheme, port and path")]
     Address,
+    #[error(
+        "must have at most {} characters, so that a TXT record can prove its ownership",
+        VerifyRecord::MAX_OWNED_NAME
+    )]
+    Long,
     #[error("must not be under the platform's domain {0}")]
     Platform(String),
 }
@@ -30,6 +36,9 @@ impl HostName {
             InvalidDomain::Shape if text.contains(['/', ':', '@', '?', '#']) => InvalidHostName::Address,
             invalid => InvalidHostName::Domain(invalid),
         })?;
+        if name.len() > VerifyRecord::MAX_OWNED_NAME {
+            return Err(InvalidHostName::Long);
+        }
         match own_domains.iter().find(|domain| domain::is_within(&name, domain)) {
             Some(domain) => Err(InvalidHostName::Platform(domain.clone())),
             None => Ok(Self(name)),
@@ -81,7 +90,7 @@ mod tests {
 
     #[test]
     fn invalid_and_platform_names_are_rejected() {
-        use InvalidHostName::{Address, Domain, Platform, Wildcard};
+        use InvalidHostName::{Address, Domain, Long, Platform, Wildcard};
         use kernel::domain::InvalidDomain::{Ip, PublicSuffix, Shape, SingleLabel};
         for (text, error) in [
             ("", Domain(Shape)),
@@ -119,5 +128,8 @@ mod tests {
         }
         assert_eq!(parse(&format!("{}.example.org", "a".repeat(64))), Err(Domain(Shape)));
         assert_eq!(parse(&format!("{}example.org", "a.".repeat(130))), Err(Domain(Shape)));
+        let long = |last: usize| format!("{0}.{0}.{0}.{1}.example.org", "a".repeat(63), "b".repeat(last));
+        assert!(parse(&long(37)).is_ok_and(|name| name.len() == 241));
+        assert_eq!(parse(&long(38)), Err(Long));
     }
 }

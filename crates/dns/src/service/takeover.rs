@@ -106,6 +106,9 @@ impl Dns {
         held: &[HeldZone],
         unproved: DnsError,
     ) -> Result<DnsError> {
+        if name.as_str().len() > VerifyRecord::MAX_OWNED_NAME {
+            return Ok(taken(name));
+        }
         let _permit = self.delegations.permit(org)?;
         let enclosing: Vec<&ZoneName> = held.iter().map(|it| &it.name).filter(|zone| name.is_within(zone)).collect();
         match self.require_unused(name, &enclosing).await {

@@ -120,6 +120,10 @@ async fn invalid_hostnames_are_rejected() {
         let response = ada.post(HOSTNAMES, json!({ "name": name })).await;
         assert_eq!(response.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
     }
+    let long = format!("{0}.{0}.{0}.{1}.example.org", "a".repeat(63), "b".repeat(38));
+    let response = ada.post(HOSTNAMES, json!({ "name": long })).await;
+    let field = &response.expect_error(400, "bad_request")["details"]["fields"][0];
+    assert!(field["message"].as_str().unwrap().contains("at most 241 characters"), "{field}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -187,6 +187,10 @@ async fn refusal_names_the_record_only_if_it_can_help() {
     kit.registered.1.lock().unwrap().push(NAME.to_owned());
     assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneTaken { takeover: None, .. })));
     kit.registered.1.lock().unwrap().clear();
+    // With its prefix, the name of the record is too long for the DNS.
+    let long = format!("{0}.{0}.{0}.{1}.example.net", "a".repeat(63), "b".repeat(38));
+    kit.create(holder, &long).await.unwrap();
+    assert!(matches!(kit.create(kit.org, &long).await, Err(DnsError::ZoneTaken { takeover: None, .. })));
     // The name of a zone below is not shown before the proof.
     kit.create(holder, &below).await.unwrap();
     kit.public.set(&below, Ok(vec!["ns.svc.example".to_owned()]));
