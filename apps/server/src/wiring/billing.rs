@@ -57,10 +57,6 @@ impl OutboxHandler for TopUps {
         self.0.charge_topup(id).await.map_err(|error| DeliveryError::transient(&error))
     }
 
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
-        Ok(())
-    }
-
     async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
         let TopUpMessage { id } = message.parse_delivered()?;
         self.0.give_up_topup(tx, id).await

@@ -83,10 +83,6 @@ impl OutboxHandler for DsUpdates {
         self.domains.apply_ds(zone).await.map_err(|error| DeliveryError::Transient(error.to_string()))
     }
 
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
-        Ok(())
-    }
-
     async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
         let DsMessage { zone } = message.parse_delivered()?;
         let enqueued = self.dns.ds_retry_next_day(tx, zone, &message.key).await;

@@ -10,8 +10,8 @@ use oauth::{OAuth, OAuthError, REVOCATION_TOPIC};
 use opentelemetry::metrics::Gauge;
 use providers::Lending;
 use serde::Deserialize;
+use store::Store;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
-use store::{Connection, Store};
 
 use crate::config::{Config, LENDING_URL, LendingConfig};
 use crate::jobs::{Background, Job, MINUTE};
@@ -85,9 +85,5 @@ impl OutboxHandler for Revocations {
         let sent = lending.revoke(&format!("msg_{sid}"), &sid, self.clock_rng.now()).await;
         // Every response except 2xx is retried (contract section 3).
         sent.map_err(|error| DeliveryError::transient(&error))
-    }
-
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! for verification.
 
 use async_trait::async_trait;
-use kernel::{OrgId, Time};
+use kernel::OrgId;
 use projects::Projects;
 use serde::{Deserialize, Serialize};
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -44,9 +44,5 @@ impl OutboxHandler for NewZones {
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let NewZone { org, name } = message.parse()?;
         self.0.hostnames_set_due(org, &name).await.map_err(|error| DeliveryError::transient(&error))
-    }
-
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
-        Ok(())
     }
 }

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use kernel::{ClockRng, Time};
-use store::Connection;
+use kernel::ClockRng;
 use store::outbox::{DeliveryError, Message as OutboxMessage, OutboxHandler};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep, timeout};
@@ -197,10 +196,6 @@ impl OutboxHandler for Notifier {
             }
         }
         if failures.is_empty() { Ok(()) } else { Err(DeliveryError::Transient(failures.join("; "))) }
-    }
-
-    async fn on_delivered(&self, _: &mut Connection, _: &OutboxMessage, _: Time) -> store::Result<()> {
-        Ok(())
     }
 }
 

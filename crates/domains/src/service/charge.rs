@@ -283,10 +283,6 @@ impl OutboxHandler for RenewalCharges {
         charged.map_err(|error| DeliveryError::Transient(error.to_string()))
     }
 
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> store::Result<()> {
-        Ok(())
-    }
-
     /// Ends the charge, so that the organization is notified. A retry of the dead letter does not charge it.
     async fn on_dead_letter(&self, tx: &mut Connection, message: &Message, _: Time) -> store::Result<()> {
         let ChargeMessage { id, is_claimed } = message.parse_delivered()?;

@@ -120,7 +120,9 @@ pub trait OutboxHandler: Send + Sync {
     /// # Errors
     /// After an [`Error::Unavailable`], the worker calls the method again until shortly before the lease ends. After
     /// that, and after any other error, the message becomes a dead letter and is not delivered again automatically.
-    async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> Result<()>;
+    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> Result<()> {
+        Ok(())
+    }
 
     /// Records, in the transaction that makes the message a dead letter, that the message was not delivered: because
     /// its receiver rejected it, or because the retry period is over. Nothing else ends the work of which the message

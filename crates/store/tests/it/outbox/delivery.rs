@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{OrgId, Time};
+use kernel::OrgId;
 use serde_json::json;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
-use store::{Connection, Error, Outcome, Result};
+use store::{Connection, Error, Outcome};
 use testkit::keys;
 
 use super::kit::{Kit, Receiver, TOPIC, actor, poll_once};
@@ -207,10 +207,6 @@ impl OutboxHandler for PanickingHandler {
 
     async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError> {
         assert_eq!(message.key, "something else", "deliberate panic");
-        Ok(())
-    }
-
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> Result<()> {
         Ok(())
     }
 }

@@ -4,10 +4,9 @@ use std::error::Error as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::Time;
 use kernel::seal::{AssociatedData, Keys, Sealed};
 use store::outbox::{DeliveryError, Message, OutboxHandler, Retry};
-use store::{Connection, Error, Outcome, Result};
+use store::{Connection, Error, Outcome};
 use testkit::keys;
 
 use super::kit::{Kit, Receiver, TOPIC, actor};
@@ -61,10 +60,6 @@ impl OutboxHandler for NumberHandler {
 
     async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError> {
         message.parse::<u32>().map(drop)
-    }
-
-    async fn on_delivered(&self, _: &mut Connection, _: &Message, _: Time) -> Result<()> {
-        Ok(())
     }
 }
 
