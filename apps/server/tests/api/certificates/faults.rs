@@ -8,7 +8,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 
-use super::proxy::{Moment, Resource};
+use super::proxy::{Moment, Refusal, Resource};
 use super::rig::{DEFAULT, Rig};
 use crate::support::eventually;
 
@@ -76,24 +76,40 @@ async fn deactivate_account(rig: &Rig) {
     let key = URL_SAFE_NO_PAD.decode(credentials["key_pkcs8"].as_str().unwrap()).unwrap();
     let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &key, &random).unwrap();
     let client = rig.pebble.client();
-    // Pebble rejects some nonces at random.
-    for _ in 0..10 {
-        let nonce = client.head(directory.replace("/dir", "/nonce-plz")).send().await.unwrap();
-        let nonce = nonce.headers()["replay-nonce"].to_str().unwrap().to_owned();
-        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let protected = encode(&json!({ "alg": "ES256", "kid": url, "nonce": nonce, "url": url }));
-        let payload = encode(&json!({ "status": "deactivated" }));
-        let signature = key.sign(&random, format!("{protected}.{payload}").as_bytes()).unwrap();
-        let signature = URL_SAFE_NO_PAD.encode(signature.as_ref());
-        let jws = json!({ "protected": protected, "payload": payload, "signature": signature });
-        let request = client.post(url).header("content-type", "application/jose+json").body(jws.to_string());
-        let response: Value = request.send().await.unwrap().json().await.unwrap();
-        if response["status"] == "deactivated" {
-            return;
-        }
-        assert!(response.to_string().contains("badNonce"), "{response}");
+    let nonce = client.head(directory.replace("/dir", "/nonce-plz")).send().await.unwrap();
+    let nonce = nonce.headers()["replay-nonce"].to_str().unwrap().to_owned();
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let protected = encode(&json!({ "alg": "ES256", "kid": url, "nonce": nonce, "url": url }));
+    let payload = encode(&json!({ "status": "deactivated" }));
+    let signature = key.sign(&random, format!("{protected}.{payload}").as_bytes()).unwrap();
+    let signature = URL_SAFE_NO_PAD.encode(signature.as_ref());
+    let jws = json!({ "protected": protected, "payload": payload, "signature": signature });
+    let request = client.post(url).header("content-type", "application/jose+json").body(jws.to_string());
+    let response: Value = request.send().await.unwrap().json().await.unwrap();
+    assert_eq!(response["status"], "deactivated", "{response}");
+}
+
+/// RFC 8555 section 6.5.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_with_a_rejected_nonce_is_repeated() {
+    let Some((rig, proxy)) = Rig::behind_proxy().await else { return };
+    rig.tls_becomes(DEFAULT, "active").await;
+    let signed = [
+        Resource::NewOrder,
+        Resource::Order,
+        Resource::Authorization,
+        Resource::Challenge,
+        Resource::Finalize,
+        Resource::Certificate,
+    ];
+    for resource in signed {
+        proxy.refuse(resource, Refusal { status: 400, kind: "badNonce", retry_after: None }, 2);
     }
-    panic!("the account was not deactivated");
+    rig.activate("www.example.net").await;
+    rig.tls_becomes("www.example.net", "active").await;
+    assert_eq!(proxy.refusals(), 0);
+    let events = "SELECT event FROM store.audit WHERE event IN ('certificate.order', 'certificate.fail')";
+    assert_eq!(rig.app.db_rows(events).await, vec![json!({ "event": "certificate.order" }); 2]);
 }
 
 /// The times of the rows move instead of the clock, so that the authority is down for a day.

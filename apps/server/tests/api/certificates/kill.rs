@@ -164,7 +164,7 @@ async fn order_is_continued_after_its_server_was_killed_at_any_step() {
 /// request of that server.
 #[tokio::test(flavor = "multi_thread")]
 async fn order_continues_although_a_request_of_a_killed_server_arrived_first() {
-    let Some(pebble) = Pebble::start_with(json!({}), 0).await else { return };
+    let Some(pebble) = Pebble::start().await else { return };
     let mut rig = Rig::start(pebble).await;
     rig.proxy.hold(Resource::Challenge, Moment::Before);
     rig.proxy.hold(Resource::Finalize, Moment::Before);

@@ -133,6 +133,11 @@ impl AcmeProxy {
         self.state().refusals.insert(resource, (refusal, calls));
     }
 
+    /// Returns the number of calls that are still to be refused.
+    pub fn refusals(&self) -> usize {
+        self.state().refusals.values().map(|(_, calls)| calls).sum()
+    }
+
     /// Sets the suggested time range of renewals.
     pub fn set_window(&self, start: Time, end: Time) {
         let window = json!({ "suggestedWindow": { "start": start.to_string(), "end": end.to_string() } });
@@ -211,10 +216,7 @@ impl Shared {
             None => self.forward(&request).await?,
         };
         self.adapt(resource, &payload, &mut response);
-        // The client repeats a call with a rejected nonce.
-        if !String::from_utf8_lossy(&response.body).contains(":badNonce") {
-            self.hold(resource, Moment::After).await?;
-        }
+        self.hold(resource, Moment::After).await?;
         write(&mut stream, response).await
     }
 

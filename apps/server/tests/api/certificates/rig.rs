@@ -68,7 +68,7 @@ impl Rig {
     /// Starts the rig with a Pebble that requires one of these external account bindings. The server has none.
     pub async fn with_required_binding(keys: Value) -> Option<Self> {
         let options = json!({ "externalAccountBindingRequired": true, "externalAccountMACKeys": keys });
-        Some(Self::with(Pebble::start_with(options, Pebble::REJECTED_NONCES_PERCENT).await?, None, |_| {}).await)
+        Some(Self::with(Pebble::start_with(options).await?, None, |_| {}).await)
     }
 
     /// Starts the rig with Knot, to which the public DNS delegates the hosted zones. Returns `None` also if Knot is not

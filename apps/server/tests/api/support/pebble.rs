@@ -29,21 +29,17 @@ pub struct Pebble {
     log: PathBuf,
     listen: u16,
     management: u16,
-    rejected_nonces_percent: u8,
     child: Child,
 }
 
 impl Pebble {
-    /// The percentage of nonces that it rejects by default.
-    pub const REJECTED_NONCES_PERCENT: u8 = 5;
-
     /// Starts the authority. Returns `None` if the program is not installed.
     pub async fn start() -> Option<Self> {
-        Self::start_with(json!({}), Self::REJECTED_NONCES_PERCENT).await
+        Self::start_with(json!({})).await
     }
 
-    /// Starts the authority with these options in addition to the defaults. It rejects this percentage of nonces.
-    pub async fn start_with(options: Value, rejected_nonces_percent: u8) -> Option<Self> {
+    /// Starts the authority with these options in addition to the defaults.
+    pub async fn start_with(options: Value) -> Option<Self> {
         let program = external_program("SVC_TEST_PEBBLE")?;
         let (dns, folder) = (Arc::new(DnsServer::start().await), Folder::new("pebble"));
         let self_signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -58,7 +54,7 @@ impl Pebble {
         config.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
         let config = folder.write("pebble.json", json!({ "pebble": config }).to_string());
         let log = folder.path.join("pebble.log");
-        let child = spawn(&program, &config, &log, &dns, rejected_nonces_percent);
+        let child = spawn(&program, &config, &log, &dns);
         let directory = format!("https://localhost:{listen}/dir");
         let pebble = Self {
             dns,
@@ -72,7 +68,6 @@ impl Pebble {
             log,
             listen,
             management,
-            rejected_nonces_percent,
             child,
         };
         pebble.listens().await;
@@ -91,7 +86,7 @@ impl Pebble {
         let mut config: Value = serde_json::from_slice(&std::fs::read(&self.config).unwrap()).unwrap();
         config["pebble"]["certificateValidityPeriod"] = json!(20_i64 * 366 * 24 * 3600);
         std::fs::write(&self.config, config.to_string()).unwrap();
-        self.child = spawn(&self.program, &self.config, &self.log, &self.dns, self.rejected_nonces_percent);
+        self.child = spawn(&self.program, &self.config, &self.log, &self.dns);
         self.listens().await;
     }
 
@@ -120,10 +115,11 @@ impl Pebble {
     }
 }
 
-fn spawn(program: &PathBuf, config: &PathBuf, log: &PathBuf, dns: &DnsServer, rejected_nonces_percent: u8) -> Child {
+fn spawn(program: &PathBuf, config: &PathBuf, log: &PathBuf, dns: &DnsServer) -> Child {
     let mut pebble = Command::new(program);
     pebble.arg("-config").arg(config).args(["-dnsserver", &dns.address().to_string()]);
-    pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", rejected_nonces_percent.to_string());
+    // By default it rejects some nonces at random. Three in a row end a call.
+    pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0");
     let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
     pebble.stdout(log.try_clone().unwrap()).stderr(log);
     pebble.kill_on_drop(true).spawn().unwrap()
