@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use kernel::{OrgId, Time, UserId};
+use kernel::{Time, UserId};
 use store::{AuditQuery, AuditRecord};
 
+use crate::org::OrgRef;
 use crate::output::out;
-use crate::setting::{Database, parse_org};
+use crate::setting::Database;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -19,9 +20,9 @@ pub struct Args {
     /// Only events of this user: as the actor, or about the user's account
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
-    /// Only events of this organization: its id, not its slug
-    #[arg(long, value_name = "ORG", value_parser = parse_org)]
-    org: Option<OrgId>,
+    /// Only events of this organization: its slug or id
+    #[arg(long, value_name = "ORG")]
+    org: Option<OrgRef>,
     /// Only events at this time or later (RFC 3339)
     #[arg(long, value_name = "TIME")]
     since: Option<Time>,
@@ -36,8 +37,13 @@ pub struct Args {
 /// Prints the newest events, newest first.
 pub async fn run(args: Args) -> Result<ExitCode> {
     let Args { database, event, user, org, since, limit, json } = args;
+    let store = database.store().await?;
+    let org = match org {
+        Some(org) => Some(org.resolve(&store).await?),
+        None => None,
+    };
     let query = AuditQuery { event, user, org, since };
-    for record in database.store().await?.audit_events(&query, limit.into()).await? {
+    for record in store.audit_events(&query, limit.into()).await? {
         if json {
             out!("{}", serde_json::to_string(&record)?)?;
             continue;

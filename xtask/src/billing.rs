@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use billing::{Adjustments, TopUpRecord, TopUpRepository as _, UnassignedEvent, WebhookRepository as _};
 use clap::Subcommand;
-use kernel::OrgId;
 use kernel::audit::Actor;
 use serde_json::json;
 use store::Store;
 use uuid::Uuid;
 
+use crate::org::OrgRef;
 use crate::output::out;
-use crate::setting::{DatabaseArgs, parse_org};
+use crate::setting::DatabaseArgs;
 use crate::table;
 
 pub type Args = DatabaseArgs<Command>;
@@ -31,9 +31,8 @@ pub enum Command {
     },
     /// Correct the AI credit of an organization, for example after a refund
     Adjust {
-        /// The id of the organization, not its slug; `svc orgs list --json` shows it to members
-        #[arg(value_parser = parse_org)]
-        org: OrgId,
+        /// The slug or the id of the organization
+        org: OrgRef,
         /// The amount in microcents, negative to take credit back. A cent is 1,000,000 microcents
         #[arg(value_name = "MICROCENTS", allow_negative_numbers = true)]
         micro_cents: i64,
@@ -76,7 +75,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             }
         }
         Command::Adjust { org, micro_cents, reason } => {
-            let actor = Actor::operator("xtask billing adjust");
+            let (actor, org) = (Actor::operator("xtask billing adjust"), org.resolve(&store).await?);
             let balance = Adjustments::new(store).adjust(&actor, org, micro_cents, &reason).await?;
             out!("the balance of {org} is {balance} microcents")?;
         }

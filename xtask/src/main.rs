@@ -14,6 +14,7 @@ mod nameservers;
 mod node;
 mod oauth_client;
 mod oauth_key;
+mod org;
 mod outbox;
 mod output;
 mod placement;

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kernel::seal::Keys;
-use kernel::{ClockRng, OrgId, Secret};
+use kernel::{ClockRng, Secret};
 use settings::{Claim, Error, Setting, Settings, Value};
 use store::{Config, Store};
 use xtask::postgres::Cluster;
@@ -98,11 +98,6 @@ async fn check_clock(store: &Store) -> Result<()> {
         lead.abs()
     );
     Ok(())
-}
-
-/// Parses the id of an organization. The error names it, because users of `svc` know only slugs.
-pub fn parse_org(text: &str) -> Result<OrgId> {
-    text.parse::<OrgId>().context("must be the id of an organization, which starts with org_, not its slug")
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ async fn credit_is_corrected_with_a_reason() {
         (unknown.as_str(), "5", reason, "no organization"),
         (org.as_str(), "0", reason, "must not be 0"),
         (org.as_str(), "1.5", reason, "invalid value"),
-        ("acme", "5", reason, "not its slug"),
+        ("umbrella", "5", reason, "no organization has the slug umbrella"),
         (org.as_str(), "5", &["--reason", ""][..], "1 to 500 characters"),
         (org.as_str(), "5", &["--reason", "a\nb"][..], "control characters"),
         (org.as_str(), "5", &[][..], "--reason"),
@@ -96,10 +96,18 @@ async fn credit_is_corrected_with_a_reason() {
     }
     assert_eq!(database.number("SELECT count(*) FROM billing.ledger").await, 0);
 
-    for (micro_cents, balance) in [("2000000", 2_000_000), ("-5000000", -3_000_000)] {
+    for (name, micro_cents, balance) in [(org.as_str(), "2000000", 2_000_000), ("acme", "-5000000", -3_000_000)] {
         let printed = format!("the balance of {org} is {balance} microcents\n");
-        assert_eq!(adjust(&database, &org, micro_cents, reason), (true, printed, String::new()));
+        assert_eq!(adjust(&database, name, micro_cents, reason), (true, printed, String::new()));
     }
+    let audit = |org: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.args(["audit", "--org", org, "--database-url", &database.url()]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(audit("acme").lines().count(), 2);
+    assert_eq!(audit(&org), audit("acme"));
+    assert_eq!(audit(&unknown), "");
     let ledger =
         "SELECT ledger_id, kind, amount_micro_cents, balance_micro_cents FROM billing.ledger ORDER BY ledger_id";
     let row = |id: i64, amount: i64, balance: i64| json!({ "ledger_id": id, "kind": "adjust", "amount_micro_cents": amount, "balance_micro_cents": balance });

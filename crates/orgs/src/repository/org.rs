@@ -76,6 +76,9 @@ pub trait OrgRepository {
     /// Returns the organization with this slug if the user is a member.
     async fn org_find_for_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>>;
 
+    /// Returns the organization with this slug.
+    async fn org_find_by_slug(&mut self, slug: &str) -> Result<Option<OrgId>>;
+
     /// Returns an organization.
     async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>>;
 
@@ -192,6 +195,10 @@ impl OrgRepository for Connection {
     async fn org_find_for_member(&mut self, user: UserId, slug: &str) -> Result<Option<OrgId>> {
         let own = members::table.inner_join(orgs::table).filter(members::user_id.eq(user).and(orgs::slug.eq(slug)));
         Ok(own.select(orgs::id).first(self).await.optional()?)
+    }
+
+    async fn org_find_by_slug(&mut self, slug: &str) -> Result<Option<OrgId>> {
+        Ok(orgs::table.filter(orgs::slug.eq(slug)).select(orgs::id).first(self).await.optional()?)
     }
 
     async fn org_find(&mut self, org: OrgId) -> Result<Option<OrgRecord>> {
