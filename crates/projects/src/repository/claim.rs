@@ -236,11 +236,7 @@ impl ClaimRepository for Connection {
         let same = hostnames::verification_token.eq(&claim.token).and(hostnames::state.eq(HostnameState::Active));
         let record = diesel::update(hostnames::table.find(&claim.name).filter(same)).set((
             hostnames::proof.eq(proof),
-            hostnames::next_check_at.eq(case_when(
-                hostnames::next_check_at.eq(claim.next_check_at),
-                next_check_at.into_sql::<Nullable<Timestamptz>>(),
-            )
-            .otherwise(hostnames::next_check_at)),
+            replace_next_check_at(claim.next_check_at, next_check_at),
             hostnames::unverified_since.eq(None::<Time>),
             hostnames::last_error.eq(None::<String>),
             hostnames::checks.eq(None::<serde_json::Value>),
@@ -274,11 +270,7 @@ impl ClaimRepository for Connection {
             hostnames::unverified_since.eq(at),
             hostnames::last_error.eq(&failure.error),
             hostnames::checks.eq(json(&failure.checks)?),
-            hostnames::next_check_at.eq(case_when(
-                hostnames::next_check_at.eq(failure.previous_check_at),
-                failure.next_check_at.into_sql::<Nullable<Timestamptz>>(),
-            )
-            .otherwise(hostnames::next_check_at)),
+            replace_next_check_at(failure.previous_check_at, failure.next_check_at),
         ));
         Ok(Prepared(mark).execute(self).await? == 1)
     }
@@ -359,6 +351,15 @@ fn claims() -> _ {
         .inner_join(projects::table)
         .left_join(former_hostnames::table.on(former_hostnames::name.eq(hostnames::name)))
         .select((row, (projects::org_id, projects::name), former_hostnames::org_id.nullable()))
+}
+
+/// Sets the time of the next verification, unless the stored time differs from `previous`. [`RECORD_FAILURES`] does the
+/// same.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn replace_next_check_at(previous: Option<Time>, next: Time) -> _ {
+    let is_unchanged = hostnames::next_check_at.eq(previous);
+    let replacement = case_when(is_unchanged, next.into_sql::<Nullable<Timestamptz>>());
+    hostnames::next_check_at.eq(replacement.otherwise(hostnames::next_check_at))
 }
 
 fn json(checks: &[Check]) -> Result<serde_json::Value> {
