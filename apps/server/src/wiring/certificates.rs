@@ -107,7 +107,7 @@ impl Zones for ZonesPort {
     }
 
     async fn lock(&self, tx: &mut Connection, names: &[(OrgId, String)]) -> store::Result<()> {
-        self.dns.lock_all_enclosing_zones(tx, names).await.map_err(|error| error.into_store_error())
+        self.dns.lock_all_enclosing_zones(tx, names).await.map(drop).map_err(|error| error.into_store_error())
     }
 
     async fn publish(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<PublishedRecord> {

@@ -54,11 +54,8 @@ impl Dns {
     /// Returns [`crate::DnsError::Store`].
     pub async fn link(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<LinkResult> {
         let Some(hosting) = self.hosting.as_deref() else { return Ok(LinkResult::NoZone) };
-        // The caller can lock all of them for the certificate of the hostname, in this order.
-        let mut locked = None;
-        for zone in tx.zones_enclosing(org, host).await? {
-            locked = tx.zone_lock(org, &zone).await?;
-        }
+        // Lock the zones above it first, because the caller can lock all of them for the certificate of the hostname.
+        let locked = self.lock_all_enclosing_zones(tx, &[(org, host.to_owned())]).await?;
         let Some((zone, owner)) = self.lock_enclosing_zone(tx, org, host, locked).await? else {
             return Ok(LinkResult::NoZone);
         };
@@ -137,13 +134,19 @@ impl Dns {
     }
 
     /// Locks all zones of these organizations that contain one of these names, in a fixed order: shorter names first,
-    /// like [`Self::unlink`], and then alphabetically. So transactions with several zones cannot deadlock.
+    /// like [`Self::unlink`], and then alphabetically. So transactions with several zones cannot deadlock. Returns the
+    /// last zone, which is the most specific one of a single name. Returns `None` if no zone contains the names, or if
+    /// it was deleted concurrently.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
-    pub async fn lock_all_enclosing_zones(&self, tx: &mut Connection, hosts: &[(OrgId, String)]) -> Result<()> {
+    pub async fn lock_all_enclosing_zones(
+        &self,
+        tx: &mut Connection,
+        hosts: &[(OrgId, String)],
+    ) -> Result<Option<ZoneRecord>> {
         if self.hosting.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let mut zones: Vec<(ZoneName, OrgId)> = Vec::new();
         for (org, host) in hosts {
@@ -152,10 +155,11 @@ impl Dns {
         zones.sort_unstable();
         zones.dedup();
         zones.sort_by_key(|(zone, _)| zone.as_str().len());
+        let mut locked = None;
         for (zone, org) in &zones {
-            tx.zone_lock(*org, zone).await?;
+            locked = tx.zone_lock(*org, zone).await?;
         }
-        Ok(())
+        Ok(locked)
     }
 
     /// Deletes the rrsets at a name that a part of the platform manages.
