@@ -4,18 +4,11 @@
 use async_trait::async_trait;
 use kernel::OrgId;
 use projects::Projects;
-use serde::{Deserialize, Serialize};
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 use store::{Connection, Store};
 
-/// The outbox topic of new zones. Its messages are [`NewZone`]s.
+/// The outbox topic of new zones. The key of a message is the name of the zone, and the payload is its organization.
 const TOPIC: &str = "projects.hostnames";
-
-#[derive(Serialize, Deserialize)]
-struct NewZone {
-    org: OrgId,
-    name: String,
-}
 
 #[derive(Debug)]
 pub(super) struct HostnamesPort(pub(super) Store);
@@ -23,7 +16,7 @@ pub(super) struct HostnamesPort(pub(super) Store);
 #[async_trait]
 impl dns::Hostnames for HostnamesPort {
     async fn zone_created(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
-        self.0.enqueue_for(tx, TOPIC, org, name, &NewZone { org, name: name.to_owned() }).await
+        self.0.enqueue_for(tx, TOPIC, org, name, &org).await
     }
 }
 
@@ -42,7 +35,7 @@ impl OutboxHandler for NewZones {
     }
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
-        let NewZone { org, name } = message.parse()?;
-        self.0.hostnames_set_due(org, &name).await.map_err(|error| DeliveryError::transient(&error))
+        let org: OrgId = message.parse()?;
+        self.0.hostnames_set_due(org, &message.key).await.map_err(|error| DeliveryError::transient(&error))
     }
 }
