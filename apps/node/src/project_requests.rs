@@ -3,9 +3,10 @@
 //! All projects of all nodes share the control plane. So a project has few requests in flight, and a refusal that
 //! applies to every request of the project is repeated for a moment without a request. It is repeated only for requests
 //! with the same scope. The scope of an AI call is its model: the control plane refuses a call of an unknown model for
-//! that reason, whatever else applies to the project.
+//! that reason, whatever else applies to the project. All mails have the same scope.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,11 +23,11 @@ const DEFAULT_REPEAT: Duration = Duration::from_secs(1);
 /// How long a refusal is repeated at most. So a change, such as more credit, has an effect within this time.
 const MAX_REPEAT: Duration = Duration::from_secs(5);
 
-/// The requests of all projects of one kind, which the control plane may answer with the refusal `R`.
-pub struct ProjectRequests<R> {
+/// The requests of all projects of one kind, with scopes `S`. The control plane may answer them with the refusal `R`.
+pub struct ProjectRequests<S, R> {
     in_flight: KeyedSemaphores<String>,
     /// By project and scope.
-    refusals: Mutex<HashMap<(String, String), RecentRefusal<R>>>,
+    refusals: Mutex<HashMap<(String, S), RecentRefusal<R>>>,
 }
 
 struct RecentRefusal<R> {
@@ -43,7 +44,7 @@ pub enum NotSent<R> {
     Busy,
 }
 
-impl<R: Clone> ProjectRequests<R> {
+impl<S: Eq + Hash, R: Clone> ProjectRequests<S, R> {
     pub fn new() -> Self {
         Self { in_flight: KeyedSemaphores::new(MAX_IN_FLIGHT), refusals: Mutex::default() }
     }
@@ -52,7 +53,7 @@ impl<R: Clone> ProjectRequests<R> {
     ///
     /// # Errors
     /// Returns an error if the request must not be sent.
-    pub async fn begin(&self, project: &str, scope: &str) -> Result<OwnedSemaphorePermit, NotSent<R>> {
+    pub async fn begin(&self, project: &str, scope: S) -> Result<OwnedSemaphorePermit, NotSent<R>> {
         let permit = self.in_flight.of(project.to_owned()).acquire_owned();
         let permit = timeout(WAIT_TIMEOUT, permit).await.ok().and_then(Result::ok).ok_or(NotSent::Busy)?;
         // Check after the wait, in which another request may have been refused.
@@ -63,19 +64,18 @@ impl<R: Clone> ProjectRequests<R> {
     }
 
     /// Repeats a refusal for requests of the project with this scope, until `retry_after` seconds have passed.
-    pub fn repeat(&self, project: &str, scope: &str, refusal: R, retry_after: Option<u32>) {
+    pub fn repeat(&self, project: &str, scope: S, refusal: R, retry_after: Option<u32>) {
         let duration =
             retry_after.map_or(DEFAULT_REPEAT, |seconds| Duration::from_secs(seconds.into()).min(MAX_REPEAT));
         let now = Instant::now();
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.retain(|_, recent| recent.until > now);
-        refusals.insert((project.to_owned(), scope.to_owned()), RecentRefusal { refusal, until: now + duration });
+        refusals.insert((project.to_owned(), scope), RecentRefusal { refusal, until: now + duration });
     }
 
-    fn recent_refusal(&self, project: &str, scope: &str) -> Option<R> {
+    fn recent_refusal(&self, project: &str, scope: S) -> Option<R> {
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (project.to_owned(), scope.to_owned());
-        let recent = refusals.get(&key).filter(|recent| recent.until > Instant::now())?;
+        let recent = refusals.get(&(project.to_owned(), scope)).filter(|recent| recent.until > Instant::now())?;
         Some(recent.refusal.clone())
     }
 }
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn project_has_few_requests_in_flight() {
-        let requests = ProjectRequests::<()>::new();
+        let requests = ProjectRequests::<_, ()>::new();
         let mut held = Vec::new();
         for _ in 0..MAX_IN_FLIGHT {
             held.push(requests.begin("prj_1", "m").await.unwrap());

@@ -66,7 +66,7 @@ pub struct Ai {
     runtime: Handle,
     requests: ProjectsMemory,
     responses: ResponsesMemory,
-    admissions: ProjectRequests<RefusedCall>,
+    admissions: ProjectRequests<String, RefusedCall>,
     models: Mutex<Option<RecentModels>>,
 }
 
@@ -219,7 +219,7 @@ impl Ai {
     ) -> Result<(MeteredCall, AdmittedCall)> {
         let call = self.meter.begin(project).ok_or(AiError::NoCore)?;
         let _request_permit =
-            self.admissions.begin(project, request.model()).await.map_err(|not_sent| match not_sent {
+            self.admissions.begin(project, request.model().to_owned()).await.map_err(|not_sent| match not_sent {
                 NotSent::Refused(refusal) => refusal.into(),
                 NotSent::Busy => AiError::NoCore,
             })?;
@@ -239,7 +239,7 @@ impl Ai {
             }
             Ok(AiAdmission::Refused(refusal)) => {
                 if applies_to_project(refusal.code) {
-                    self.admissions.repeat(project, request.model(), refusal.clone(), refusal.retry_after);
+                    self.admissions.repeat(project, asked.model, refusal.clone(), refusal.retry_after);
                 }
                 self.meter.forget(call).await;
                 Err(refusal.into())

@@ -28,14 +28,11 @@ const COPIES: usize = 2;
 const DEADLINE: Duration = Duration::from_secs(25);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The scope of a refusal of mail.
-const ALL_MAILS: &str = "";
-
 /// Submits the mail of worker code.
 pub struct Mailer {
     core: Core,
     memory: ProjectsMemory,
-    submissions: ProjectRequests<RefusedMail>,
+    submissions: ProjectRequests<(), RefusedMail>,
     metrics: MailMetrics,
     deadline: Duration,
 }
@@ -70,7 +67,7 @@ impl Mailer {
 
     /// Submits a mail, and repeats the submission if its response is lost.
     async fn submit(&self, project: &str, submission: Bytes) -> Result<(), SendError> {
-        let _permit = self.submissions.begin(project, ALL_MAILS).await.map_err(|not_sent| match not_sent {
+        let _permit = self.submissions.begin(project, ()).await.map_err(|not_sent| match not_sent {
             NotSent::Refused(refused) => SendError::Refused(refused),
             NotSent::Busy => SendError::Busy,
         })?;
@@ -80,7 +77,7 @@ impl Mailer {
                 Ok(Outcome::Accepted(MailSubmitted::Queued)) => return Ok(()),
                 Ok(Outcome::Accepted(MailSubmitted::Refused(refused))) => {
                     if applies_to_project(refused.code) {
-                        self.submissions.repeat(project, ALL_MAILS, refused.clone(), None);
+                        self.submissions.repeat(project, (), refused.clone(), None);
                     }
                     return Err(SendError::Refused(refused));
                 }
