@@ -12,12 +12,10 @@ use actix_web::http::header::{
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpRequest, HttpResponse, HttpResponseBuilder, HttpServer, rt};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flate2::write::GzDecoder;
 use futures_util::{Stream, StreamExt as _, stream};
-use protocol::{GitAccess, SecretValue};
+use protocol::{GitAccess, SecretValue, basic_password};
 use settings::Networks;
 use tokio::sync::mpsc;
 
@@ -243,17 +241,14 @@ fn parse<'a>(method: &Method, path: &'a str, query: &str) -> Result<SmartRequest
     Ok(SmartRequest { path: RepositoryPath::parse(repository), program, is_advertisement })
 }
 
-/// Returns the password of a request (RFC 7617), or an error if the header is malformed. The user name may have any
-/// encoding.
+/// Returns the password of a request, or an error if the header is malformed.
 fn password(request: &HttpRequest) -> Result<Option<Credential>, ()> {
     let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(None) };
     let (scheme, encoded) = header.to_str().map_err(drop)?.split_once(' ').ok_or(())?;
     if !scheme.eq_ignore_ascii_case("basic") || encoded.len() > 2 * MAX_PASSWORD_BYTES {
         return Err(());
     }
-    let decoded = STANDARD.decode(encoded.trim()).map_err(drop)?;
-    let password = decoded.splitn(2, |byte| *byte == b':').nth(1).ok_or(())?;
-    let password = String::from_utf8(password.to_owned()).map_err(drop)?;
+    let password = basic_password(encoded).ok_or(())?;
     Ok(Some(Credential::Password(SecretValue::new(password))))
 }
 

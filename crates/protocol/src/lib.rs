@@ -1,5 +1,5 @@
 //! The wire types between the control plane and its nodes: desired state, reports, and the access round trip. Also
-//! contains the parser of cookies, which both sides use.
+//! contains the parsers of cookies and of `Basic` credentials, which both sides use.
 //!
 //! The control plane and all nodes use these types, so both sides agree on the format. The crate depends on only one
 //! other crate of the workspace, `sha256`. Therefore ids are strings here, which the control plane parses.
@@ -9,6 +9,7 @@
 
 mod ai;
 mod auth;
+mod basic;
 mod bounded;
 mod certificates;
 mod cookie;
@@ -26,6 +27,7 @@ pub use ai::{
     AdmittedCall, Ai, AiAdmission, AiCallRequest, AiSettlements, AiUsage, EndedCall, OpenCall, RefusalCode, RefusedCall,
 };
 pub use auth::{Auth, AuthBrand, AuthProvider, AuthProviderKind};
+pub use basic::basic_password;
 pub use certificates::{Certificate, CertificateReference, Certificates, ChallengeResponse};
 pub use cookie::cookie_values;
 pub use database::{

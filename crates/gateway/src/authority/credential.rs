@@ -6,11 +6,12 @@ use std::sync::LazyLock;
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use kernel::{CallerError, Token, TokenHash, TokenKind};
 use oauth::{InvalidToken, OAuth, RejectedToken, VerifiedToken};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
+use protocol::basic_password;
 use settings::rate_limit_key;
 
 use crate::config::Config;
@@ -104,7 +105,7 @@ pub(super) async fn read_credential(request: &HttpRequest) -> Result<PresentedCr
         return PresentedCredential::bearer(request, text).await;
     }
     let presented = if scheme.eq_ignore_ascii_case("basic") {
-        password(text.trim()).and_then(|password| PresentedCredential::access_token(&password))
+        basic_password(text).and_then(|password| PresentedCredential::access_token(&password))
     } else {
         None
     };
@@ -124,13 +125,6 @@ fn authorization(request: &HttpRequest) -> Result<(&str, &str), Problem> {
     let first = sent.next().ok_or_else(Problem::no_credential)?;
     let text = first.to_str().ok().filter(|_| sent.next().is_none()).unwrap_or_default();
     Ok(text.split_once(' ').unwrap_or_default())
-}
-
-/// Returns the password. The user name may have any encoding.
-fn password(credential: &str) -> Option<String> {
-    let decoded = STANDARD.decode(credential).ok()?;
-    let password = decoded.splitn(2, |byte| *byte == b':').nth(1)?;
-    String::from_utf8(password.to_owned()).ok()
 }
 
 /// Returns the 401 error of an invalid credential.
