@@ -119,9 +119,9 @@ async fn write(database: Database, zone: &str, records: &[MailRecords]) -> Resul
     hosting.has_primary = has_primary;
     let ports = Ports {
         organizations: Arc::new(OrgsPort),
-        resolver: Arc::new(NoLookups),
-        registrations: Arc::new(NoLookups),
-        hostnames: Arc::new(NoNewZones),
+        resolver: Arc::new(UnusedPorts),
+        registrations: Arc::new(UnusedPorts),
+        hostnames: Arc::new(UnusedPorts),
     };
     let dns = Dns::new(store, Some(hosting), plan_limits()?, ports);
     let existing = dns.zone(org, zone).await?.collect().await?;
@@ -152,12 +152,12 @@ impl dns::Organizations for OrgsPort {
     }
 }
 
-/// Writing rrsets needs neither the public DNS nor the registry.
+/// Writing rrsets needs neither the public DNS nor the registry, and creates no zones.
 #[derive(Debug)]
-struct NoLookups;
+struct UnusedPorts;
 
 #[async_trait]
-impl dns::Resolver for NoLookups {
+impl dns::Resolver for UnusedPorts {
     async fn ns(&self, names: &[String], _timeout: Duration) -> Vec<NsRecords> {
         names.iter().map(|_| Err(no_lookup())).collect()
     }
@@ -172,7 +172,7 @@ fn no_lookup() -> LookupFailure {
 }
 
 #[async_trait]
-impl dns::Registrations for NoLookups {
+impl dns::Registrations for UnusedPorts {
     async fn is_registered(&self, _connection: &mut Connection, _org: OrgId, _zone: &str) -> store::Result<bool> {
         Ok(false)
     }
@@ -182,12 +182,8 @@ impl dns::Registrations for NoLookups {
     }
 }
 
-/// The command creates no zones.
-#[derive(Debug)]
-struct NoNewZones;
-
 #[async_trait]
-impl dns::Hostnames for NoNewZones {
+impl dns::Hostnames for UnusedPorts {
     async fn zone_created(&self, _tx: &mut Connection, _org: OrgId, name: &str) -> store::Result<()> {
         Err(store::Error::inconsistent(format!("xtask creates no zones: {name}")))
     }
