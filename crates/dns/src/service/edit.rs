@@ -30,7 +30,7 @@ pub(super) struct RrsetChange {
 pub(super) struct Plan {
     /// The edits, without no-ops.
     pub(super) edits: Vec<Edit>,
-    /// The position and error of each rejected change.
+    /// The index and error of each rejected change.
     pub(super) rejected: Vec<(usize, DnsError)>,
 }
 
@@ -50,21 +50,21 @@ impl RrsetChange {
 }
 
 impl Dns {
-    /// Plans changes against the stored rrsets at their names. `editor` is the part of the platform that makes the
-    /// changes, or `None` for a user. `System` may change the rrsets of all parts. The plan stays valid while the
-    /// caller holds the zone's row lock.
+    /// Plans changes, each with an index that identifies it, against the stored rrsets at their names. `editor` is the
+    /// part of the platform that makes the changes, or `None` for a user. `System` may change the rrsets of all parts.
+    /// The plan stays valid while the caller holds the zone's row lock.
     pub(super) async fn plan(
         &self,
         tx: &mut Connection,
         zone: &ZoneRecord,
-        changes: Vec<RrsetChange>,
+        changes: Vec<(usize, RrsetChange)>,
         editor: Option<ManagedBy>,
     ) -> Result<Plan> {
-        let mut owners: Vec<&OwnerName> = changes.iter().map(|change| &change.owner).collect();
+        let mut owners: Vec<&OwnerName> = changes.iter().map(|(_, change)| &change.owner).collect();
         owners.sort_unstable();
         owners.dedup();
         let stored = tx.rrset_at(zone.id, &owners).await?;
-        Ok(plan_changes(zone, stored.into_iter(), changes, editor))
+        Ok(plan_changes(zone, stored.into_iter(), changes.into_iter(), editor))
     }
 
     /// Plans changes. Fails if one of them is rejected.
@@ -75,6 +75,7 @@ impl Dns {
         changes: Vec<RrsetChange>,
         editor: Option<ManagedBy>,
     ) -> Result<Vec<Edit>> {
+        let changes = changes.into_iter().enumerate().collect();
         let Plan { edits, mut rejected } = self.plan(tx, zone, changes, editor).await?;
         if rejected.is_empty() { Ok(edits) } else { Err(rejected.swap_remove(0).1) }
     }
@@ -146,7 +147,7 @@ pub(super) fn conflicts(managed: RecordType, other: RecordType) -> bool {
 pub(super) fn plan_changes(
     zone: &ZoneRecord,
     stored: impl Iterator<Item = StoredSet>,
-    changes: Vec<RrsetChange>,
+    changes: impl Iterator<Item = (usize, RrsetChange)>,
     editor: Option<ManagedBy>,
 ) -> Plan {
     // Move the contents instead of cloning them, because a plan may contain a whole zone.
@@ -157,7 +158,7 @@ pub(super) fn plan_changes(
         before.insert((owner, kind), (ttl, records, managed_by));
     }
     let (mut rejected, mut touched) = (Vec::new(), BTreeMap::<_, (usize, Option<Content>)>::new());
-    for (index, RrsetChange { owner, kind, content }) in changes.into_iter().enumerate() {
+    for (index, RrsetChange { owner, kind, content }) in changes {
         let key = (owner, kind);
         let current = touched.get(&key).map_or_else(|| before.get(&key), |(_, content)| content.as_ref());
         let current = current.and_then(|(.., managed_by)| *managed_by);

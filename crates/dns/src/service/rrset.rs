@@ -147,26 +147,24 @@ impl Dns {
         rrsets: &[RrsetPatch],
         may_repeat_delegations: bool,
     ) -> Result<Vec<Edit>> {
-        let ParsedChanges { changes, indexes, mut errors } = parse_changes(&zone.name, rrsets)?;
+        let ParsedChanges { changes, mut errors } = parse_changes(&zone.name, rrsets)?;
         let (_, ns) = self.hosting()?.ns();
         let has_nameservers = |change: &RrsetChange| {
             change.kind == RecordType::Ns && change.content.as_ref().is_some_and(|(_, records, _)| records == ns)
         };
-        let repeated: Vec<bool> =
-            changes.iter().map(|change| may_repeat_delegations && has_nameservers(change)).collect();
+        let repeated = changes.iter().filter(|(_, change)| may_repeat_delegations && has_nameservers(change));
+        let repeated: HashSet<usize> = repeated.map(|(index, _)| *index).collect();
         let Plan { edits, mut rejected } = self.plan(tx, zone, changes, None).await?;
         // An invalid item may be the one that resolves the conflict. `None` stands for any name.
         let absolute = |name: &str| OwnerName::parse(name, &zone.name).ok().map(|owner| owner.absolute(&zone.name));
         let invalid: HashSet<Option<String>> = errors.iter().map(|error| absolute(&error.name)).collect();
-        rejected.retain(|(position, error)| match error {
-            DnsError::Managed { managed_by: ManagedBy::System, .. } => repeated.get(*position) != Some(&true),
+        rejected.retain(|(index, error)| match error {
+            DnsError::Managed { managed_by: ManagedBy::System, .. } => !repeated.contains(index),
             DnsError::CnameConflict(name) => !invalid.contains(&None) && !invalid.contains(&Some(name.clone())),
             _ => true,
         });
-        errors.extend(rejected.iter().map(|(position, error)| {
-            let index = indexes.get(*position).copied().unwrap_or_default();
-            item_error(rrsets, index, error.code(), error.to_string())
-        }));
+        let rejected = rejected.iter();
+        errors.extend(rejected.map(|(index, error)| item_error(rrsets, *index, error.code(), error.to_string())));
         if errors.is_empty() {
             return Ok(edits);
         }
@@ -248,9 +246,8 @@ fn parse_set(
 /// The items of a PATCH.
 #[derive(Default)]
 struct ParsedChanges {
-    changes: Vec<RrsetChange>,
-    /// The index of the item of each change.
-    indexes: Vec<usize>,
+    /// The changes, each with the index of its item.
+    changes: Vec<(usize, RrsetChange)>,
     errors: Vec<ItemError>,
 }
 
@@ -259,10 +256,7 @@ fn parse_changes(zone: &ZoneName, items: &[RrsetPatch]) -> Result<ParsedChanges>
     let mut keys = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         match parse_change(zone, item) {
-            Ok(change) if keys.insert((change.owner.clone(), change.kind)) => {
-                parsed.changes.push(change);
-                parsed.indexes.push(index);
-            }
+            Ok(change) if keys.insert((change.owner.clone(), change.kind)) => parsed.changes.push((index, change)),
             Ok(_) => {
                 let message = "appears more than once; send the complete content of each rrset once";
                 parsed.errors.push(item_error(items, index, &Code::BAD_REQUEST, message.to_owned()));

@@ -49,7 +49,7 @@ impl Dns {
                 let zone = self.lock_zone(tx, org, name, precondition).await?;
                 let comparison = compare(tx, &zone, file).await?;
                 let (lines, changes, stored) = comparison.into_changes()?;
-                let plan = plan_changes(&zone, stored.into_iter(), changes, None);
+                let plan = plan_changes(&zone, stored.into_iter(), changes.into_iter().enumerate(), None);
                 if !plan.rejected.is_empty() {
                     let line_error = |(index, error): &(usize, DnsError)| LineError {
                         line: lines.get(*index).copied().unwrap_or_default(),
