@@ -112,7 +112,7 @@ impl Dns {
 
     /// Enqueues a notice for the nameservers, if this installation runs a hidden primary.
     pub(super) async fn enqueue_notice(&self, tx: &mut Connection, notice: &Notice) -> Result<()> {
-        if self.hosting()?.has_primary {
+        if self.hosting.as_ref().is_some_and(|hosting| hosting.has_primary) {
             notify::enqueue(&self.store, tx, notice).await?;
         }
         Ok(())

@@ -118,7 +118,8 @@ impl Dns {
         Ok(None)
     }
 
-    /// Deletes the records that [`Dns::link`] wrote for these names, in the caller's transaction.
+    /// Deletes the records that [`Dns::link`] wrote for these names, in the caller's transaction. This also works
+    /// without `hosting`, because users cannot delete these records.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
@@ -145,9 +146,6 @@ impl Dns {
         tx: &mut Connection,
         hosts: &[(OrgId, String)],
     ) -> Result<Option<ZoneRecord>> {
-        if self.hosting.is_none() {
-            return Ok(None);
-        }
         let mut zones: Vec<(ZoneName, OrgId)> = Vec::new();
         for (org, host) in hosts {
             zones.extend(tx.zones_enclosing(*org, host).await?.into_iter().map(|zone| (zone, *org)));
@@ -170,9 +168,6 @@ impl Dns {
         host: &str,
         manager: ManagedBy,
     ) -> Result<()> {
-        if self.hosting.is_none() {
-            return Ok(());
-        }
         // The records can be in any enclosing zone: a more specific zone may have been created since they were written.
         // Read the zones again after each lock, because a creation moves the records out of the zone that it locks.
         let mut done: Vec<ZoneName> = Vec::new();

@@ -83,6 +83,25 @@ async fn hostname_in_a_hosted_zone_is_active_immediately_and_its_record_is_manag
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn server_without_nameservers_deletes_the_records_of_released_hostnames() {
+    let (app, ada) = setup().await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    for host in ["www.example.org", "a.example.org", "b.deep.example.org"] {
+        claim(&ada, host).await;
+    }
+    assert_eq!(managed(&ada).await.len(), 3);
+    let other = app.another_with(|config| config.dns = None).await;
+    let elsewhere = other.connect(&ada);
+    elsewhere.delete(&format!("{HOSTNAMES}/www.example.org")).await.expect(204);
+    assert_eq!(managed(&ada).await.len(), 2);
+    elsewhere
+        .send(Method::DELETE, "/v1/orgs/ada/projects/site", |it| it.json(&json!({ "confirm": "site" })))
+        .await
+        .expect(204);
+    assert_eq!(managed(&ada).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn existing_records_are_kept_and_reported() {
     let (app, ada) = setup().await;
     ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);

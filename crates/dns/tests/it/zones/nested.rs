@@ -22,10 +22,14 @@ impl Kit {
     fn dns_with(&self, nameserver: &str, addresses: &[&str]) -> Dns {
         let mut hosting = Hosting::new(&[nameserver.to_owned()], "fallback.svc.example").unwrap();
         hosting.fallback_addresses = addresses.iter().map(|it| it.parse().unwrap()).collect();
+        self.dns_of(Some(hosting))
+    }
+
+    fn dns_of(&self, hosting: Option<Hosting>) -> Dns {
         let (organizations, resolver) = (self.organizations.clone(), self.public.clone());
         let (registrations, hostnames) = (self.registered.clone(), self.hostnames.clone());
         let ports = Ports { organizations, resolver, registrations, hostnames };
-        Dns::new(self.store.clone(), Some(hosting), Limits::default(), ports)
+        Dns::new(self.store.clone(), hosting, Limits::default(), ports)
     }
 
     /// Returns the rrsets of a zone below its apex, as `name type record manager`.
@@ -122,6 +126,24 @@ async fn managed_records_move_with_the_nearest_zone() {
     assert_eq!(kit.link_host(&kit.dns, www).await, LinkResult::Linked { changed: false });
     kit.delete_zone(DEV).await;
     assert_eq!(kit.below_apex(ZONE).await, records);
+}
+
+#[tokio::test]
+async fn service_without_hosting_deletes_managed_records() {
+    let kit = Kit::start().await;
+    let (www, host) = ("www.example.org", "_acme-challenge.www.example.org");
+    kit.link_host(&kit.dns, www).await;
+    let publish = async |tx: &mut Connection| kit.dns.challenge_publish(tx, kit.org, host, "text").await;
+    kit.store.transaction_unaudited(publish).await.unwrap();
+    let before = kit.served().await.serial;
+    let dns = kit.dns_of(None);
+    let delete = async |tx: &mut Connection| {
+        dns.unlink(tx, kit.org, &[www]).await?;
+        dns.challenge_withdraw(tx, kit.org, host).await
+    };
+    kit.store.transaction_unaudited(delete).await.unwrap();
+    assert_eq!(kit.below_apex(ZONE).await, [""; 0]);
+    assert_ne!(kit.served().await.serial, before);
 }
 
 /// The transaction of a hostname can lock all zones of the name for a certificate.
