@@ -23,6 +23,8 @@ const TRANSIENT_CODES: &[&str] = &[
 const WRONG_BASE_URL: &str = "check that --api is the base URL of the API, without /v1";
 /// The hint for a project without a database.
 const ENABLE_DATABASE: &str = "`svc db enable` creates the database";
+/// The hint for billing, or the sale of AI credit, that the installation does not offer.
+const ASK_OPERATOR: &str = "ask the operator of the platform";
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -193,6 +195,7 @@ impl CliError {
                 "`svc billing portal` changes the payment method, and `svc billing cancel` ends the plan".to_owned()
             }
             "not_pro" => "`svc billing upgrade` starts the purchase of the pro plan".to_owned(),
+            "no_payment_method" if envelope.message.contains("is not sold") => ASK_OPERATOR.to_owned(),
             "no_payment_method" | "payment_failed" => {
                 "`svc billing portal` saves or changes the payment method, after a first purchase: \
                  `svc ai credit buy`, or `svc billing upgrade` for the pro plan"
@@ -209,7 +212,7 @@ impl CliError {
             "registrar_not_configured" => {
                 "`svc domains import` manages a domain that is registered elsewhere".to_owned()
             }
-            "billing_off" => "ask the operator of the platform for higher limits".to_owned(),
+            "billing_off" => ASK_OPERATOR.to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
             "unavailable" | "rate_limited" | "billing_unavailable" => "try again in a moment".to_owned(),
             _ => return None,

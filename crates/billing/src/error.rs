@@ -10,6 +10,11 @@ use crate::ports::PaymentsError;
 pub enum BillingError {
     #[error("billing is not configured on this installation")]
     Off,
+    #[error("AI credit is not sold on this installation")]
+    CreditOff,
+    /// Auto top-up needs the sale of AI credit.
+    #[error("AI credit is not sold on this installation")]
+    TopUpOff,
     #[error("the organization has the pro plan; change or cancel it in the portal")]
     AlreadyPro,
     #[error("the organization does not have the pro plan")]
@@ -41,11 +46,12 @@ impl BillingError {
     );
     /// 409: the organization does not have the pro plan.
     pub const NOT_PRO: Code = Code::new("not_pro", Kind::Conflict, "The organization does not have the pro plan.");
-    /// 409: the organization has no saved payment method.
+    /// 409: the organization has no saved payment method that can be charged for AI credit, or AI credit is not sold.
     pub const NO_PAYMENT_METHOD: Code = Code::new(
         "no_payment_method",
         Kind::Conflict,
-        "The organization has no saved payment method. After a first purchase, the billing portal saves one.",
+        "The organization has no saved payment method, or AI credit is not sold here. After a first purchase, the \
+         billing portal saves a payment method.",
     );
 }
 
@@ -58,10 +64,10 @@ impl From<InvalidField> for BillingError {
 impl ApiError for BillingError {
     fn code(&self) -> &'static Code {
         match self {
-            Self::Off => &Self::OFF,
+            Self::Off | Self::CreditOff => &Self::OFF,
             Self::AlreadyPro => &Self::ALREADY_PRO,
             Self::NotPro => &Self::NOT_PRO,
-            Self::NoPaymentMethod => &Self::NO_PAYMENT_METHOD,
+            Self::NoPaymentMethod | Self::TopUpOff => &Self::NO_PAYMENT_METHOD,
             Self::NeverPaid => &Code::NOT_FOUND,
             Self::Unavailable(_) => &Self::UNAVAILABLE,
             Self::Fields(_) => &Code::BAD_REQUEST,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sandbox::PaymentsServer;
 use serde_json::json;
 
 use crate::billing::{delivered, finished, with_provider};
 use crate::reverse_proxy;
-use crate::support::Machine;
+use crate::support::{Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn credit_is_bought_and_topped_up() {
@@ -68,6 +69,22 @@ async fn credit_is_bought_and_topped_up() {
     assert!(bought.out.starts_with("credit  $18.41\n"), "{bought:?}");
     let printed = ai(&["credit", "buy", "5", "--no-browser", "--no-wait"]).succeeds().out;
     assert!(printed.contains("/payments/checkouts/"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installation_without_a_credit_product_names_its_operator() {
+    let payments = PaymentsServer::start(None).await;
+    let settings = payments.settings().into_iter().filter(|(name, _)| *name != "SVC_PAYMENTS_CREDIT_PRODUCT");
+    let platform = Platform::with(&settings.collect::<Vec<_>>()).await;
+    let ada = platform.ada();
+    for (command, code) in [
+        (&["credit", "buy", "5"][..], "code billing_off"),
+        (&["topup", "on", "--amount", "25", "--below", "5"][..], "code no_payment_method"),
+    ] {
+        let refused = ada.svc(&[&["ai"], command, &["--org", "ada"]].concat()).fails(1);
+        refused.stderr_contains("AI credit is not sold on this installation").stderr_contains(code);
+        refused.stderr_contains("next: ask the operator of the platform\n");
+    }
 }
 
 /// Waits until a command has sent two more requests, or has ended. It has then read the response of the first one.

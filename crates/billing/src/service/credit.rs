@@ -77,13 +77,13 @@ impl Billing {
     /// Creates a checkout of AI credit. The payment itself does not change the balance; the webhook of the order does.
     ///
     /// # Errors
-    /// Returns [`BillingError::Fields`], [`BillingError::Off`] or [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Fields`], [`BillingError::CreditOff`] or [`BillingError::Unavailable`].
     pub async fn check_out_credit(&self, actor: &Actor, org: OrgId, new: NewCreditCheckout) -> Result<BillingPage> {
         let (return_to, micro_cents) = InvalidFields::both(
             self.return_address(&new.return_to),
             require_tier("microCents", Some(new.micro_cents)),
         )?;
-        let (payments, product) = self.sale_of_credit().ok_or(BillingError::Off)?;
+        let (payments, product) = self.sale_of_credit().ok_or(BillingError::CreditOff)?;
         let checkout = Checkout {
             org,
             product: product.to_owned(),
@@ -101,7 +101,8 @@ impl Billing {
     /// Returns the credit if auto top-up is on.
     ///
     /// # Errors
-    /// Returns [`BillingError::Fields`], [`BillingError::NoPaymentMethod`] or [`BillingError::Unavailable`].
+    /// Returns [`BillingError::Fields`], [`BillingError::TopUpOff`], [`BillingError::NoPaymentMethod`] or
+    /// [`BillingError::Unavailable`].
     pub async fn set_auto_topup(&self, actor: &Actor, org: OrgId, change: AutoTopupChange) -> Result<Option<AiCredit>> {
         if !change.enabled {
             self.disable_auto_topup(actor, org).await?;
@@ -113,6 +114,9 @@ impl Billing {
         let threshold = threshold
             .ok_or_else(|| InvalidField::new("thresholdMicroCents", "must be more than 0 and less than the amount"));
         let (amount, threshold) = InvalidFields::both(amount, threshold)?;
+        if self.sale_of_credit().is_none() {
+            return Err(BillingError::TopUpOff);
+        }
         if !self.has_payment_method(org).await? {
             return Err(BillingError::NoPaymentMethod);
         }

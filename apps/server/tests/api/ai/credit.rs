@@ -101,6 +101,21 @@ async fn installation_without_a_credit_product_sells_none() {
     assert_eq!(ada.get(CREDIT).await.expect(200)["hasPaymentMethod"], false);
 }
 
+/// The organization pays for the pro plan, which saves its card.
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_credit_product_is_the_reason_although_a_card_is_saved() {
+    let kit = Kit::with(|config| config.billing.products.credit = None).await;
+    let checkout = kit.ada.post("/v1/orgs/ada/billing/checkout", json!({ "returnTo": RETURN_TO })).await;
+    assert_eq!(kit.provider.pay(checkout.expect(200)["url"].as_str().unwrap()), RETURN_TO);
+    let request = json!({ "microCents": 500_000_000, "returnTo": RETURN_TO });
+    let credit = kit.ada.post(CHECKOUT, request).await;
+    let on = json!({ "enabled": true, "amountMicroCents": 500_000_000, "thresholdMicroCents": 100_000_000 });
+    let top_up = kit.ada.put(AUTO_TOPUP, on).await;
+    for error in [credit.expect_error(501, "billing_off"), top_up.expect_error(409, "no_payment_method")] {
+        assert_eq!(error["message"], "AI credit is not sold on this installation");
+    }
+}
+
 /// The payment of credit saves no card, and makes the organization a customer with a portal.
 #[tokio::test(flavor = "multi_thread")]
 async fn customer_of_credit_saves_a_card_in_the_portal() {
