@@ -98,11 +98,6 @@ impl Domains {
         self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
     }
 
-    /// Returns the registrar for a saga, which started when one was configured.
-    fn saga_registrar(&self) -> store::Result<&dyn Registrar> {
-        self.ports.registrar.as_deref().ok_or_else(|| Error::inconsistent("no registrar is configured"))
-    }
-
     /// Returns whether an earlier attempt of a step may still be in progress at the registrar. A refusal can then be
     /// about that attempt: its key is in use, or it has already taken the name.
     fn may_be_in_progress(&self, attempt: &Attempt) -> bool {

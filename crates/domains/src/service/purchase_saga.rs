@@ -50,7 +50,8 @@ impl PurchaseSaga {
     }
 
     async fn price(&self, input: &PurchaseInput) -> Result<StepOutcome> {
-        let offers = match self.0.saga_registrar()?.check(std::slice::from_ref(&input.name)).await {
+        let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
+        let offers = match registrar.check(std::slice::from_ref(&input.name)).await {
             Ok(offers) => offers,
             Err(RegistrarError::Rejected(reason)) => return Refusal::RegistrarRejected.outcome(reason),
             Err(RegistrarError::NameUnavailable(reason)) => return Refusal::NameUnavailable.outcome(reason),
@@ -98,7 +99,7 @@ impl PurchaseSaga {
         let Some(order) = required::<OrderResponse>(saga, ORDER)?.order else {
             return Ok(StepOutcome::Done(Value::Null));
         };
-        let Some(payments) = self.0.ports.payments.as_deref() else { return Ok(not_configured()) };
+        let Some(payments) = self.0.ports.payments.as_deref() else { return Ok(no_payments()) };
         match payments.finalize_order(&order).await {
             Ok(Charge::Paid) => Ok(StepOutcome::Done(Value::Null)),
             Ok(Charge::Declined) => Refusal::PaymentFailed.outcome("declined"),
@@ -110,7 +111,7 @@ impl PurchaseSaga {
     }
 
     async fn register(&self, saga: &Saga, input: &PurchaseInput, attempt: &Attempt) -> Result<StepOutcome> {
-        let registrar = self.0.saga_registrar()?;
+        let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
         // If an earlier attempt registered the domain, the name is not available any more.
         if let Some(outcome) = self.find_registered(registrar, input, attempt).await? {
             return Ok(outcome);
@@ -163,7 +164,8 @@ impl PurchaseSaga {
         let Some(nameservers) = self.0.ports.zones.nameservers() else {
             return Ok(StepOutcome::Retry { reason: "no nameservers are configured".to_owned(), new_key: false });
         };
-        match self.0.saga_registrar()?.set_nameservers(&input.name, &nameservers).await {
+        let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
+        match registrar.set_nameservers(&input.name, &nameservers).await {
             Ok(()) => done(&nameservers),
             Err(error) => Ok(retry(&error)),
         }
@@ -289,7 +291,7 @@ impl SagaHandler for PurchaseSaga {
     async fn compensate(&self, saga: &Saga, step: &str) -> Result<StepOutcome> {
         let order = saga.response::<OrderResponse>(ORDER)?.and_then(|response| response.order);
         let (CHARGE, Some(order)) = (step, order) else { return Ok(StepOutcome::Done(Value::Null)) };
-        let Some(payments) = self.0.ports.payments.as_deref() else { return Ok(not_configured()) };
+        let Some(payments) = self.0.ports.payments.as_deref() else { return Ok(no_payments()) };
         let price: PriceResponse = required(saga, PRICE)?;
         match payments.refund_order(&order, price.total_cents).await {
             Ok(refund) => done(&(refund == Refund::Refunded)),
@@ -358,6 +360,11 @@ pub(super) fn inconclusive(error: &RegistrarError) -> StepOutcome {
     StepOutcome::Inconclusive { reason: error.to_string() }
 }
 
-fn not_configured() -> StepOutcome {
+/// Returns the outcome of a step of a saga that began when a registrar was configured. No call was made.
+pub(super) fn no_registrar() -> StepOutcome {
+    StepOutcome::Inconclusive { reason: "the registrar is not configured any more".to_owned() }
+}
+
+fn no_payments() -> StepOutcome {
     StepOutcome::Retry { reason: "payments are not configured any more".to_owned(), new_key: false }
 }

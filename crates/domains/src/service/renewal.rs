@@ -11,11 +11,11 @@ use store::saga::{self, Attempt, NewSaga, Saga, SagaHandler, SagaResult, StepOut
 use store::{Connection, Error};
 use uuid::Uuid;
 
-use super::purchase_saga::{done, inconclusive, retry};
+use super::purchase_saga::{done, inconclusive, no_registrar, retry};
 use super::{Domains, MIN_ORDER_TIME, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
 use crate::model::{ChargeState, Domain, DomainRenewal, DomainState};
-use crate::ports::{RegistrarError, RenewalOrder};
+use crate::ports::{Registrar, RegistrarError, RenewalOrder};
 use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
 
 /// The kind of the saga.
@@ -219,7 +219,7 @@ impl Domains {
 
 impl RenewalSaga {
     async fn price(&self, input: &RenewalInput) -> store::Result<StepOutcome> {
-        let registrar = self.0.saga_registrar()?;
+        let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
         let found = match registrar.read(&input.name).await {
             Ok(Some(found)) => found,
             Ok(None) => return refused(RenewalRefusal::NotManaged, "the account does not have the domain"),
@@ -236,9 +236,9 @@ impl RenewalSaga {
     }
 
     async fn renew(&self, saga: &Saga, input: &RenewalInput, attempt: &Attempt) -> store::Result<StepOutcome> {
-        let registrar = self.0.saga_registrar()?;
+        let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
         let price = price_of(saga)?;
-        if let Some(outcome) = self.find_renewed(input, price, attempt).await? {
+        if let Some(outcome) = self.find_renewed(registrar, input, price, attempt).await? {
             return Ok(outcome);
         }
         let order = RenewalOrder {
@@ -257,7 +257,7 @@ impl RenewalSaga {
             Err(refusal) => refusal,
         };
         // A slow earlier attempt may have renewed the domain after the read above, or may still do so.
-        if let Some(outcome) = self.find_renewed(input, price, attempt).await? {
+        if let Some(outcome) = self.find_renewed(registrar, input, price, attempt).await? {
             return Ok(outcome);
         }
         match refusal {
@@ -273,6 +273,7 @@ impl RenewalSaga {
     /// failed.
     async fn find_renewed(
         &self,
+        registrar: &dyn Registrar,
         input: &RenewalInput,
         price: PriceResponse,
         attempt: &Attempt,
@@ -281,7 +282,7 @@ impl RenewalSaga {
             return Ok(None);
         }
         let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
-        match self.0.saga_registrar()?.read(&input.name).await {
+        match registrar.read(&input.name).await {
             Ok(Some(found)) if found.expires_at >= renewed => {
                 done(&RenewResponse { expires_at: found.expires_at }).map(Some)
             }

@@ -70,6 +70,12 @@ impl Kit {
         service(&self.store, &self.world, true, DomainsConfig { request_timeout, ..config() })
     }
 
+    /// Returns the service of a server without a registrar.
+    pub fn without_registrar(&self) -> Domains {
+        let ports = Ports { registrar: None, ..ports(&self.world, true) };
+        Domains::new(self.store.clone(), config(), ports)
+    }
+
     pub async fn org(&self) -> OrgId {
         let org = self.store.clock_rng().id();
         self.insert_org(org).await;
@@ -137,13 +143,16 @@ fn config() -> DomainsConfig {
 }
 
 fn service(store: &Store, world: &World, charges: bool, config: DomainsConfig) -> Domains {
-    let ports = Ports {
+    Domains::new(store.clone(), config, ports(world, charges))
+}
+
+fn ports(world: &World, charges: bool) -> Ports {
+    Ports {
         registrar: Some(Arc::new(world.clone())),
         payments: charges.then(|| Arc::new(world.clone()) as _),
         zones: Arc::new(TestZones { world: world.clone() }),
         organizations: Arc::new(world.clone()),
-    };
-    Domains::new(store.clone(), config, ports)
+    }
 }
 
 /// Hosted zones, stored as rows in tables of this test. Locks the catalog's row as `dns` does.

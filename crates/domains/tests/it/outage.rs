@@ -2,8 +2,9 @@
 
 use domains::{DomainCheck, DomainError, DomainLock, DomainRenewal, DomainState, DsError, DsRecord, DsWanted};
 use kernel::{Paging, ZoneId};
+use store::saga::SagaFilter;
 
-use crate::kit::{Kit, actor, purchase};
+use crate::kit::{Kit, LATER, actor, purchase};
 use crate::providers::{Fault, When, YEAR};
 
 const OWNED: &str = "owned.example";
@@ -81,4 +82,26 @@ async fn work_resumes_by_itself_after_an_outage_of_an_hour() {
     let renewed = kit.domains.renew(&actor(), kit.org, OWNED, DomainRenewal { years: 1 }).await.unwrap();
     assert_eq!((renewed.expires_at, kit.world.state().renewals.len()), (Some(expires_at.plus_seconds(YEAR)), 1));
     kit.domains.sync(&actor(), kit.org, OWNED).await.unwrap();
+}
+
+#[tokio::test]
+async fn server_without_a_registrar_records_the_reason_and_another_completes_the_sagas() {
+    let kit = Kit::start().await;
+    kit.bought(OWNED).await;
+    for (name, call) in [("a.example", "check"), ("b.example", "register"), ("c.example", "nameservers")] {
+        kit.world.fault(name, call, When::Before, Fault::Fail);
+        assert!(matches!(kit.buy(name).await, Err(DomainError::RegistrarFailed)), "{name}");
+    }
+    kit.world.fault(OWNED, "renew", When::Before, Fault::Fail);
+    let renewed = kit.domains.renew(&actor(), kit.org, OWNED, DomainRenewal { years: 1 }).await;
+    assert!(matches!(renewed, Err(DomainError::RegistrarFailed)), "{renewed:?}");
+    kit.advance(LATER);
+    kit.without_registrar().resume().await.unwrap();
+    let open = kit.store.saga_list(&SagaFilter::default()).await.unwrap();
+    let errors: Vec<_> = open.iter().map(|saga| saga.last_error.as_deref()).collect();
+    assert_eq!(errors, [Some("the registrar is not configured any more"); 4]);
+    kit.advance(LATER);
+    kit.resume().await;
+    assert_eq!(kit.open_sagas().await, 0);
+    assert_eq!((kit.world.charges(kit.org), kit.world.state().renewals.len()), ((4, 0), 1));
 }
