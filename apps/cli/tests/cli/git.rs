@@ -64,6 +64,16 @@ async fn repositories_are_managed() {
     ada.svc(&["repos", "delete", "web", "--yes"]).fails(5);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn creation_warns_if_the_platform_has_no_address_for_repositories() {
+    let platform = Platform::start().await;
+    let ada = platform.ada_with_site();
+    let created = ada.svc(&["repos", "create", "app", "--deploy-branch", "main"]).succeeds();
+    created.stderr_contains("created the repository app");
+    created.stderr_contains("warning: this platform has no address for repositories: ask its operator\n");
+    assert!(created.out == "–\n" && !created.err.to_lowercase().contains("push"), "{created:?}");
+}
+
 /// git asks `svc` for the password of the remote. Another host receives none.
 #[tokio::test(flavor = "multi_thread")]
 async fn git_receives_a_token_for_the_git_node_only() {

@@ -105,6 +105,10 @@ impl Repos {
                 let repo = client.repos_create(&org, &project, &new).send().await?;
                 svc.out.response(&repo, |repo| or_dash(url(repo)))?;
                 svc.out.success(format!("created the repository {}", repo.name));
+                if url(&repo).is_none() {
+                    svc.out.warn("this platform has no address for repositories: ask its operator");
+                    return Ok(());
+                }
                 if let Some(branch) = &repo.deploy_branch {
                     svc.out.info(format!("A push to {branch} is deployed."));
                 }
