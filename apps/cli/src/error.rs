@@ -23,7 +23,7 @@ const TRANSIENT_CODES: &[&str] = &[
 const WRONG_BASE_URL: &str = "check that --api is the base URL of the API, without /v1";
 /// The hint for a project without a database.
 const ENABLE_DATABASE: &str = "`svc db enable` creates the database";
-/// The hint for billing, or the sale of AI credit, that the installation does not offer.
+/// The hint for a feature that the installation does not offer.
 const ASK_OPERATOR: &str = "ask the operator of the platform";
 
 #[derive(Debug, thiserror::Error)]
@@ -209,10 +209,7 @@ impl CliError {
                 "`svc domains check <NAME>` shows prices and availability".to_owned()
             }
             "domain_not_managed" => "manage this domain at the registrar where it is registered".to_owned(),
-            "registrar_not_configured" => {
-                "`svc domains import` manages a domain that is registered elsewhere".to_owned()
-            }
-            "billing_off" => ASK_OPERATOR.to_owned(),
+            "billing_off" | "registrar_not_configured" => ASK_OPERATOR.to_owned(),
             "internal" => "this is an error of the service: report the request ID to its operator".to_owned(),
             "unavailable" | "rate_limited" | "billing_unavailable" => "try again in a moment".to_owned(),
             _ => return None,

@@ -195,8 +195,19 @@ async fn same_command_continues_an_interrupted_purchase() {
 async fn without_a_registrar_domains_can_only_be_imported() {
     let platform = Platform::with(&[("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned())]).await;
     let ada = platform.ada();
-    let refused = ada.svc(&["domains", "check", "shop.com", "--org", "ada"]).fails(1);
-    refused.stderr_contains("code registrar_not_configured").stderr_contains("svc domains import");
+    for command in ["check", "buy"] {
+        let refused = ada.svc(&["domains", command, "shop.com", "--org", "ada"]).fails(1);
+        refused.stderr_contains("code registrar_not_configured").stderr_contains("next: `svc domains import`");
+    }
     ada.svc(&["domains", "import", "shop.com", "--org", "ada"]).succeeds();
     ada.svc(&["domains", "show", "other.com", "--org", "ada"]).fails(5);
+    // The installation had a registrar before.
+    let registered = "UPDATE domains.domains SET state = 'active', registered_at = now(), \
+                      expires_at = now() + interval '1 year', locked = true, renewal_cents = 1599";
+    platform.database.run(registered).await;
+    for command in [&["renew", "--yes"][..], &["unlock"][..], &["auth-code"][..], &["sync"][..]] {
+        let refused = ada.svc(&[&["domains"], command, &["shop.com", "--org", "ada"]].concat()).fails(1);
+        refused.stderr_contains("code registrar_not_configured");
+        refused.stderr_contains("next: ask the operator of the platform\n");
+    }
 }

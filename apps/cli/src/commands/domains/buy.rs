@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use client::types::{DomainCheck, DomainDetail, DomainOffer, DomainPurchase, DomainState};
+use client::types::{DomainDetail, DomainOffer, DomainPurchase, DomainState};
 use client::{Client, Response};
 
-use super::{YEARS, contact, count_years, show, show_detail};
+use super::{YEARS, check_names, contact, count_years, show, show_detail};
 use crate::checkout::warn_of_sandbox;
 use crate::error::CliError;
 use crate::money::{Dollars, MICRO_CENTS_PER_CENT, from_cents};
@@ -62,7 +62,7 @@ impl Purchase {
 
     /// Shows the price, and asks the user to confirm it. Returns it in cents.
     async fn agree(&self, svc: &Svc<'_>, (client, org): (&Client, &str)) -> Result<i64, CliError> {
-        let checked = client.domains_check(org, &DomainCheck { names: vec![self.name.clone()] }).send().await?;
+        let checked = check_names(client, org, vec![self.name.clone()]).await?;
         let offer = checked.value.results.into_iter().next();
         let offer = offer.ok_or_else(|| CliError::Other("the API returned no result for the name".to_owned()))?;
         let total = self.total(&offer)?;

@@ -6,10 +6,10 @@ mod contact;
 use std::ops::RangeInclusive;
 
 use client::types::{
-    Domain, DomainAutoRenew, DomainCheck, DomainDetail, DomainImport, DomainLock, DomainOffer, DomainRenewal,
-    DomainState,
+    Domain, DomainAutoRenew, DomainCheck, DomainDetail, DomainImport, DomainLock, DomainOffer, DomainOffers,
+    DomainRenewal, DomainState,
 };
-use client::{Client, Method};
+use client::{Client, Method, Response};
 use serde_json::Value;
 
 use self::buy::Purchase;
@@ -158,8 +158,19 @@ impl Domains {
     }
 }
 
+/// Checks names at the registrar. Without a registrar, the organization can only import domains.
+async fn check_names(client: &Client, org: &str, names: Vec<String>) -> Result<Response<DomainOffers>, CliError> {
+    client.domains_check(org, &DomainCheck { names }).send().await.map_err(|error| {
+        if error.code() == Some("registrar_not_configured") {
+            CliError::Explained(error, "`svc domains import` manages a domain that is registered elsewhere")
+        } else {
+            error.into()
+        }
+    })
+}
+
 async fn check(svc: &Svc<'_>, (client, org): (&Client, &str), names: Vec<String>) -> Result<(), CliError> {
-    let offers = client.domains_check(org, &DomainCheck { names }).send().await?;
+    let offers = check_names(client, org, names).await?;
     svc.out.response(&offers, |offers| {
         let head = ["NAME", "AVAILABLE", "FIRST YEAR", "RENEWAL", "NOTE"];
         table(head, offers.results.iter().map(offer_row))
