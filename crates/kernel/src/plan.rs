@@ -15,8 +15,9 @@ crate::words! {
 }
 
 impl Plan {
-    /// Returns the plan that determines how long backups and mail are kept. After the end of the pro plan, this is still
-    /// the pro plan until `pro_retention_until`, so that the organization can buy it again, or download the data.
+    /// Returns the plan that determines how long backups and mail are kept, and how much mail a project may store. After
+    /// the end of the pro plan, this is still the pro plan until `pro_retention_until`, so that the organization can buy
+    /// it again, or download the data.
     #[must_use]
     pub fn for_retention(self, pro_retention_until: Option<Time>, now: Time) -> Self {
         if pro_retention_until.is_some_and(|until| now < until) { Self::Pro } else { self }

@@ -82,7 +82,7 @@ pub struct EmailStatus {
     pub received_bytes: i64,
     /// The bytes of the stored sent mail. `send()` fails if another mail would exceed `maxBytes`.
     pub sent_bytes: i64,
-    /// The bytes of received mail, and of sent mail, that the plan allows.
+    /// The bytes of received mail, and of sent mail, that the project may store.
     pub max_bytes: u64,
 }
 

@@ -43,7 +43,7 @@ pub struct Attachment {
 pub enum Refusal {
     #[error("the project sent {limit} mails in the last hour, the limit of its plan; send the mail later")]
     RateLimited { limit: u32 },
-    #[error("the project stores {limit} bytes of sent mail, the limit of its plan; the oldest mail is deleted first")]
+    #[error("the project stores {limit} bytes of sent mail, its limit; the oldest mail is deleted first")]
     MailboxFull { limit: u64 },
     #[error("{0}")]
     Suppressed(String),

@@ -2,7 +2,7 @@
 
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{NodeId, OrgId, Plan, ProjectId};
+use kernel::{NodeId, OrgId, Plan, ProjectId, Time};
 use store::{Connection, Result};
 
 use crate::schema::{mailboxes, projects};
@@ -18,6 +18,8 @@ pub struct MailProject {
     #[diesel(column_name = slug)]
     pub org_slug: String,
     pub plan: Plan,
+    /// See [`Plan::for_retention`].
+    pub pro_retention_until: Option<Time>,
     /// The granted mail domain.
     pub email_domain: Option<String>,
     /// The home node; `None` if no node serves the project.
@@ -30,6 +32,8 @@ pub struct MailProject {
 pub struct DomainOwner {
     pub project: ProjectId,
     pub plan: Plan,
+    /// See [`Plan::for_retention`].
+    pub pro_retention_until: Option<Time>,
     /// The bytes of the stored received messages; `None` for a project without a mailbox.
     pub received_bytes: Option<i64>,
 }
@@ -56,7 +60,12 @@ impl ProjectRepository for Connection {
         let query = projects::table
             .left_join(mailboxes::table.on(mailboxes::project_id.eq(projects::id)))
             .filter(projects::email_domain.eq(domain))
-            .select((projects::id, projects::plan, mailboxes::received_bytes.nullable()));
+            .select((
+                projects::id,
+                projects::plan,
+                projects::pro_retention_until,
+                mailboxes::received_bytes.nullable(),
+            ));
         Ok(query.first(self).await.optional()?)
     }
 

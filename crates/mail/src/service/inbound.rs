@@ -40,7 +40,7 @@ impl Mail {
         }
         if let Some(owner) = self.store.connection().await?.project_by_domain(&domain).await? {
             let stored = owner.received_bytes.unwrap_or_default().unsigned_abs();
-            let is_full = stored >= self.limits.for_plan(owner.plan).mail_bytes;
+            let is_full = stored >= self.max_stored_bytes(owner.plan, owner.pro_retention_until);
             return Ok(if is_full { RecipientOwner::Full } else { RecipientOwner::Project(owner.project) });
         }
         let is_platform = |parent: &String| domain == *parent || domain.ends_with(&format!(".{parent}"));

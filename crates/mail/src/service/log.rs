@@ -38,7 +38,7 @@ impl Mail {
             keep_days: limits.mail_log_days,
             received_bytes: stored.received,
             sent_bytes: stored.sent,
-            max_bytes: limits.mail_bytes,
+            max_bytes: self.max_stored_bytes(project.plan, project.pro_retention_until),
         })
     }
 

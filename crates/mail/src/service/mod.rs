@@ -13,7 +13,7 @@ mod suppression;
 
 use std::sync::Arc;
 
-use kernel::{KeyedSemaphores, Limits, OrgId, Plan, ProjectId};
+use kernel::{KeyedSemaphores, Limits, OrgId, Plan, ProjectId, Time};
 use store::Store;
 
 use crate::dkim::DkimSigner;
@@ -66,6 +66,13 @@ impl Mail {
     #[must_use]
     pub fn with_dkim(self, dkim: Option<DkimSigner>) -> Self {
         Self { dkim, ..self }
+    }
+
+    /// Returns the number of bytes of received mail, and of sent mail, that a project may store. After the end of the
+    /// pro plan, this is still the number of the pro plan while mail is kept as on it: only the retention deletes mail.
+    fn max_stored_bytes(&self, plan: Plan, pro_retention_until: Option<Time>) -> u64 {
+        let plan = plan.for_retention(pro_retention_until, self.store.clock_rng().now());
+        self.limits.for_plan(plan).mail_bytes
     }
 }
 

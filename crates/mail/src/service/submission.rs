@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::{MailId, NamedProject, NodeId, OrgId, PlanLimits, ProjectId};
+use kernel::{MailId, NamedProject, NodeId, OrgId, ProjectId};
 use store::{Connection, Error};
 
 use super::relay::{RELAY_TOPIC, RelayMessage};
@@ -252,12 +252,13 @@ impl Mail {
         stored: MailBytes,
         size: u64,
     ) -> Option<Refusal> {
-        let PlanLimits { mails_per_hour, mail_bytes, .. } = *self.limits.for_plan(project.plan);
+        let mails_per_hour = self.limits.for_plan(project.plan).mails_per_hour;
         if counts.sent >= i64::from(mails_per_hour) {
             return Some(Refusal::RateLimited { limit: mails_per_hour });
         }
-        let is_full = stored.sent.unsigned_abs() + size > mail_bytes;
-        is_full.then_some(Refusal::MailboxFull { limit: mail_bytes })
+        let limit = self.max_stored_bytes(project.plan, project.pro_retention_until);
+        let is_full = stored.sent.unsigned_abs() + size > limit;
+        is_full.then_some(Refusal::MailboxFull { limit })
     }
 
     /// Notifies the organization, at most once an hour for each project: the notification locks the organization's row.

@@ -60,6 +60,29 @@ async fn full_mailbox_refuses_senders_until_mail_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn mail_of_the_pro_plan_does_not_fill_the_mailbox_while_it_is_kept() {
+    let kit = Kit::with(limits(1), |mail| mail).await;
+    let shop = kit.project("shop").await;
+    let owner = async || kit.mail.recipient_owner("shop.acme.mail.example").await.unwrap();
+    let status = async || {
+        let status = kit.mail.status(shop).await.unwrap();
+        (status.hourly_limit, status.max_bytes)
+    };
+    kit.receive(shop, "eve@example.org").await;
+    assert_eq!(owner().await, RecipientOwner::Full);
+    let until = kit.now().plus_seconds(30 * DAY);
+    kit.db_execute(&format!("UPDATE orgs.orgs SET pro_retention_until = '{until}'")).await;
+    kit.advance(30 * DAY - 1);
+    assert_eq!(owner().await, RecipientOwner::Project(shop.project));
+    kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    assert_eq!(status().await, (50, Limits::default().pro.mail_bytes));
+    kit.advance(1);
+    assert_eq!(owner().await, RecipientOwner::Full);
+    let refused = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap_err();
+    assert_eq!((refused, status().await), (Refusal::MailboxFull { limit: 1 }, (50, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_mails_do_not_exceed_the_bytes_of_sent_mail() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
