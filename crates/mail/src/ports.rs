@@ -73,15 +73,16 @@ pub struct ServiceUnavailable(pub String);
 /// Access to organizations.
 #[async_trait]
 pub trait Organizations: Send + Sync {
-    /// Raises a notification in the caller's transaction.
+    /// Raises a notification in the caller's transaction, which has locked the mailbox. Does not lock the organization's
+    /// row, which must not be locked after a mailbox.
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()>;
 }
 
 /// The notifications that this context raises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// A mail of the project was refused because of the plan's hourly limit. The organization gets this notification at
-    /// most once an hour.
+    /// A mail of the project was refused because of the plan's hourly limit. Raised at most once an hour for each
+    /// project.
     EmailLimit { project: NamedProject, per_hour: u32 },
 }
 

@@ -57,8 +57,7 @@ pub enum Charge {
     TopUp,
 }
 
-const HOUR: i64 = 3600;
-const DAY: i64 = 24 * HOUR;
+const DAY: i64 = 24 * 3600;
 
 impl Notice {
     /// Returns the kind, the project (`None` for the whole organization), and the deduplication interval in seconds, in
@@ -69,7 +68,7 @@ impl Notice {
         match self {
             Self::ProjectLimit { .. } => (Kind::LimitProjects, None, Some(DAY)),
             Self::StorageLimit { project, .. } => (Kind::LimitStorage, Some(project), None),
-            Self::EmailLimit { project, .. } => (Kind::LimitEmail, Some(project), Some(HOUR)),
+            Self::EmailLimit { project, .. } => (Kind::LimitEmail, Some(project), None),
             Self::AiCreditLimit => (Kind::LimitAiCredit, None, None),
             Self::DatabaseLimit { project, .. } => (Kind::LimitDatabase, Some(project), None),
             Self::BackupFailed { project, .. } => (Kind::BackupFailed, Some(project), None),

@@ -36,8 +36,8 @@ pub trait MailboxRepository {
     /// Counts deleted messages.
     async fn mailbox_subtract(&mut self, project: ProjectId, bytes: MailBytes) -> Result<()>;
 
-    /// Records a notification about the hourly limit at this time. Returns false, without a lock, if the last one is
-    /// later than `after`.
+    /// Records a notification about the hourly limit at this time, and locks the mailbox. Returns false, without a lock,
+    /// if the last one is later than `after`.
     async fn mailbox_claim_notice(&mut self, project: ProjectId, at: Time, after: Time) -> Result<bool>;
 
     /// Marks the mailboxes of these projects as purged at this time.

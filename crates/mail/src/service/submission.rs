@@ -261,20 +261,17 @@ impl Mail {
         is_full.then_some(Refusal::MailboxFull { limit })
     }
 
-    /// Notifies the organization, at most once an hour for each project: the notification locks the organization's row.
-    /// It has its own transaction, because the organization's row must not be locked after the mailbox.
+    /// Notifies the organization, at most once an hour for each project.
     async fn notify(&self, project: &MailProject, per_hour: u32) -> Result<()> {
         let now = self.store.clock_rng().now();
-        let mut connection = self.store.connection().await?;
-        if !connection.mailbox_claim_notice(project.id, now, now.plus_seconds(-3600)).await? {
-            return Ok(());
-        }
-        drop(connection);
         let named = NamedProject { id: project.id, name: project.name.clone() };
         let notice = Notice::EmailLimit { project: named, per_hour };
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                Ok(self.ports.organizations.raise(tx, project.org, notice).await?)
+                if tx.mailbox_claim_notice(project.id, now, now.plus_seconds(-3600)).await? {
+                    self.ports.organizations.raise(tx, project.org, notice).await?;
+                }
+                Ok(())
             })
             .await
     }

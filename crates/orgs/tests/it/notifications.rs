@@ -15,6 +15,7 @@ use crate::kit::{Kit, audit_row, project, raise, session_actor, site};
 use crate::mails::{FakeMailer, deliver, notifications};
 
 const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
 const MAILS: &str = "SELECT count(*) FROM store.outbox WHERE topic = 'orgs.notification'";
 
 /// Returns one notice of each kind, in the order of the kinds.
@@ -115,7 +116,7 @@ async fn audited_notification_has_an_event_of_the_system() {
     let shop = project("shop");
     for (notice, kind, project) in [
         (Notice::EmailLimit { project: shop.clone(), per_hour: 100 }, "limit.email", Some(shop.id)),
-        (Notice::AiCreditLimit, "limit.ai_credit", None),
+        (Notice::ProjectLimit { limit: 3 }, "limit.projects", None),
     ] {
         kit.audited().await;
         raise_audited(notice).await;
@@ -125,7 +126,7 @@ async fn audited_notification_has_an_event_of_the_system() {
         assert_eq!(kit.audited().await, [expected]);
     }
     // A notification that is not raised again has no event.
-    raise_audited(Notice::EmailLimit { project: shop, per_hour: 100 }).await;
+    raise_audited(Notice::ProjectLimit { limit: 3 }).await;
     assert!(kit.audited().await.is_empty());
     assert_eq!(listed(&kit, org).await.len(), 2);
 }
@@ -176,33 +177,28 @@ async fn same_notification_is_not_raised_again_within_its_interval() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let other = kit.org(ada, "other").await.id;
-    let email_limit = |name: &str| Notice::EmailLimit { project: project(name), per_hour: 50 };
+    let project_limit = |limit: u32| Notice::ProjectLimit { limit };
     let start = kit.now();
-    assert!(is_raised(&kit, org, email_limit("shop")).await);
+    assert!(is_raised(&kit, org, project_limit(3)).await);
     // A notice that differs only in a value counts as the same notification.
-    let reworded = Notice::EmailLimit { project: project("shop"), per_hour: 1000 };
-    assert!(!is_raised(&kit, org, reworded).await);
-    assert!(!is_raised(&kit, org, email_limit("shop")).await);
-    // A notice of another project, kind or organization does not.
-    assert!(is_raised(&kit, org, email_limit("blog")).await);
-    assert!(is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
-    assert!(!is_raised(&kit, org, Notice::ProjectLimit { limit: 3 }).await);
+    assert!(!is_raised(&kit, org, project_limit(100)).await);
+    assert!(!is_raised(&kit, org, project_limit(3)).await);
+    // A notice of another kind or organization does not.
     assert!(is_raised(&kit, org, backup_failed("shop")).await);
-    assert!(is_raised(&kit, other, email_limit("shop")).await);
-    assert_eq!(kit.db_number(MAILS).await, 5);
+    assert!(is_raised(&kit, other, project_limit(3)).await);
+    assert_eq!(kit.db_number(MAILS).await, 3);
 
     let until = async |end: i64| {
         let passed = (kit.now().unix_millis() - start.unix_millis()) / 1000;
         kit.advance(end - passed);
     };
-    until(HOUR - 1).await;
-    assert!(!is_raised(&kit, org, email_limit("shop")).await);
-    until(HOUR + 1).await;
-    assert!(is_raised(&kit, org, email_limit("shop")).await);
+    until(DAY - 1).await;
+    assert!(!is_raised(&kit, org, project_limit(3)).await);
+    until(DAY + 1).await;
+    assert!(is_raised(&kit, org, project_limit(3)).await);
     // Each notification starts a new interval.
-    until(2 * HOUR).await;
-    assert!(!is_raised(&kit, org, email_limit("shop")).await);
-    assert!(is_raised(&kit, org, email_limit("blog")).await);
+    until(2 * DAY).await;
+    assert!(!is_raised(&kit, org, project_limit(3)).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,7 +210,7 @@ async fn notifications_belong_to_a_project_and_not_to_its_name() {
     assert!(is_raised(&kit, org, email_limit(&old)).await);
     // The project gets another name, and another project gets its name.
     let renamed = NamedProject { name: "store".to_owned(), ..old };
-    assert!(!is_raised(&kit, org, email_limit(&renamed)).await);
+    assert!(is_raised(&kit, org, email_limit(&renamed)).await);
     let successor = NamedProject { name: "shop".to_owned(), ..other };
     assert_eq!(kit.orgs.notifications_of(org, successor.id, 5).await.unwrap(), []);
     assert!(is_raised(&kit, org, email_limit(&successor)).await);
@@ -223,49 +219,33 @@ async fn notifications_belong_to_a_project_and_not_to_its_name() {
     assert_eq!(of_each, listed(&kit, org).await);
 }
 
-/// The mail limit has an interval of an hour (runtime contract, "Sending"). Kinds without an interval are always
-/// raised.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_has_its_own_interval() {
+async fn kinds_without_an_interval_are_always_raised() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
     for notice in one_of_each_kind() {
         assert!(is_raised(&kit, org, notice).await);
     }
-    let again = async || {
-        let mut raised = Vec::new();
-        for notice in one_of_each_kind() {
-            if is_raised(&kit, org, notice).await {
-                raised.push(listed(&kit, org).await[0].kind.as_str());
-            }
+    let mut raised = Vec::new();
+    for notice in one_of_each_kind() {
+        if is_raised(&kit, org, notice).await {
+            raised.push(listed(&kit, org).await[0].kind);
         }
-        raised
-    };
-    let events = again().await;
-    let deduplicated = ["limit.projects", "limit.email"];
-    let expected =
-        NotificationKind::ALL.iter().map(NotificationKind::as_str).filter(|kind| !deduplicated.contains(kind));
-    assert_eq!(events, expected.collect::<Vec<_>>());
-    kit.advance(HOUR + 1);
-    let later = again().await;
-    assert!(later.contains(&"limit.email"), "{later:?}");
-    assert_eq!(later.len(), events.len() + 1);
+    }
+    let all = NotificationKind::ALL.iter().copied();
+    assert_eq!(raised, all.filter(|kind| kind.as_str() != "limit.projects").collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_identical_notices_are_raised_once() {
     let kit = Kit::start().await;
     let (org, _) = acme(&kit).await;
-    let deduplicated: Vec<Notice> =
-        vec![Notice::ProjectLimit { limit: 3 }, Notice::EmailLimit { project: project("shop"), per_hour: 100 }];
-    for notice in &deduplicated {
-        let outcomes = four_at_a_time((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
-        let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
-        assert_eq!(raised.iter().flatten().count(), 1, "{raised:?}");
-        assert_eq!(kit.audited().await.len(), 1);
-    }
-    let count = deduplicated.len();
-    assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (count, i64::try_from(count).unwrap()));
+    let notice = Notice::ProjectLimit { limit: 3 };
+    let outcomes = four_at_a_time((0..20).map(|_| raise(&kit.orgs, &kit, org, notice.clone()))).await;
+    let raised: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
+    assert_eq!(raised.iter().flatten().count(), 1, "{raised:?}");
+    assert_eq!(kit.audited().await.len(), 1);
+    assert_eq!((listed(&kit, org).await.len(), kit.db_number(MAILS).await), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use sandbox::SmtpFault;
 use serde_json::{Value, json};
 
 use super::{DOMAIN, EMAIL, Kit, LOG, new_id};
-use crate::support::eventually;
+use crate::support::{eventually, use_short_waits};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sent_mail_reaches_the_relay_and_the_log() {
@@ -116,6 +116,25 @@ async fn hourly_limit_notifies_the_organization_once() {
     let audit = "SELECT data ->> 'kind' AS kind FROM store.audit WHERE event = 'notification.raise'";
     assert_eq!(kit.app.db_rows(audit).await, [json!({ "kind": "limit.email" })]);
     assert_eq!(kit.ada.get(EMAIL).await.expect(200)["sentLastHour"], 2);
+}
+
+/// The node repeats a submission after an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_submission_raises_the_notification_that_failed() {
+    let kit = Kit::with(|config| {
+        use_short_waits(config);
+        config.limits.free.mails_per_hour = 1;
+    })
+    .await;
+    kit.send(json!({})).await;
+    let id = new_id();
+    let locked = kit.app.hold("SELECT FROM orgs.orgs FOR UPDATE").await;
+    kit.submit(&id, json!({})).await.expect_error(503, "unavailable");
+    locked.commit("").await;
+    let notifications = async || kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
+    assert_eq!(notifications().await, json!([]));
+    assert_eq!(kit.submit(&id, json!({})).await.expect(200)["refused"]["code"], "rate_limited");
+    assert_eq!(notifications().await[0]["kind"], "limit.email");
 }
 
 #[tokio::test(flavor = "multi_thread")]
