@@ -14,7 +14,7 @@ use store::Store;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
 
 use crate::config::{Config, LENDING_URL, LendingConfig};
-use crate::jobs::{Background, Job, MINUTE};
+use crate::jobs::{Background, HOUR, Job, MINUTE};
 
 /// The interval at which a process reloads the signing keys. It must be shorter than the two minutes between the
 /// publication of a key and its first signature.
@@ -22,14 +22,16 @@ const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
 pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) -> anyhow::Result<OAuth> {
     let oauth = OAuth::new(store.clone(), config.oauth.clone());
-    let lending = match &config.lending {
-        None => None,
-        Some(LendingConfig { url, key }) => {
-            Some(Lending::new(url, key.clone()).map_err(|error| LENDING_URL.malformed(error))?)
-        }
-    };
-    let clock_rng = store.clock_rng().clone();
-    background.outbox(store.spawn_outbox_worker(Arc::new(Revocations { lending, clock_rng })));
+    if let Some(LendingConfig { url, key }) = &config.lending {
+        let lending = Lending::new(url, key.clone()).map_err(|error| LENDING_URL.malformed(error))?;
+        let clock_rng = store.clock_rng().clone();
+        background.outbox(store.spawn_outbox_worker(Arc::new(Revocations { lending, clock_rng })));
+    } else {
+        let purge_revocations = Job::every(HOUR, "oauth.purge_revocations");
+        background.job(purge_revocations, store.clone(), async |store| {
+            store.outbox_purge_unattempted(REVOCATION_TOPIC).await
+        });
+    }
     background.job(Job::every(MINUTE, "oauth.purge"), oauth.clone(), async |oauth| oauth.purge().await);
     if config.oauth.is_some() {
         let context = (oauth.clone(), store.clock_rng().clone());
@@ -61,9 +63,9 @@ async fn record_key_age(oauth: &OAuth, now: Time) -> Result<(), OAuthError> {
     Ok(())
 }
 
-/// Reports ended grants. If no model-lending service is configured, discards the messages.
+/// Reports ended grants.
 struct Revocations {
-    lending: Option<Lending>,
+    lending: Lending,
     clock_rng: ClockRng,
 }
 
@@ -79,10 +81,9 @@ impl OutboxHandler for Revocations {
     }
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
-        let Some(lending) = &self.lending else { return Ok(()) };
         let Revocation { sid } = message.parse()?;
         // The id is the same for every message about a grant, even if an operator sends the message again.
-        let sent = lending.revoke(&format!("msg_{sid}"), &sid, self.clock_rng.now()).await;
+        let sent = self.lending.revoke(&format!("msg_{sid}"), &sid, self.clock_rng.now()).await;
         // Every response except 2xx is retried (contract section 3).
         sent.map_err(|error| DeliveryError::transient(&error))
     }

@@ -114,8 +114,8 @@ impl Clients {
     }
 }
 
-/// Enqueues a message to the model-lending service for each ended grant. If no such service is configured, the server
-/// discards the messages.
+/// Enqueues a message to the model-lending service for each ended grant. If no server has the settings of this service,
+/// the servers delete the messages after 72 hours.
 pub(crate) async fn enqueue_revocations(store: &Store, tx: &mut Connection, ended: &[EndedGrant]) -> Result<()> {
     for grant in ended {
         store.enqueue(tx, REVOCATION_TOPIC, &grant.id.to_string(), &json!({ "sid": grant.id })).await?;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{Message, PAYLOAD};
 use crate::schema::outbox;
-use crate::{Connection, Prepared, Result, Store};
+use crate::{BATCH_SIZE, Connection, Prepared, Result, Store, is_full_batch};
 
 /// A claimed message.
 #[derive(QueryableByName)]
@@ -110,6 +110,10 @@ const COUNT: &str = "SELECT
          count(*) FILTER (WHERE dead_lettered_at IS NOT NULL) AS dead
      FROM store.outbox WHERE topic = $1";
 
+const PURGE_UNATTEMPTED: &str = "DELETE FROM store.outbox WHERE id = ANY (ARRAY(
+         SELECT id FROM store.outbox WHERE topic = $1 AND attempts = 0 AND retry_until <= $2
+         LIMIT $3 FOR UPDATE SKIP LOCKED))";
+
 /// Claims up to `limit` due messages. No other worker can claim them before `until`. `busy` contains the tenant of each
 /// delivery in progress. The search for tenants begins after `last_tenant`.
 pub(super) async fn claim(
@@ -140,6 +144,24 @@ impl Store {
     pub async fn outbox_counts(&self, topic: &str) -> Result<Counts> {
         let query = diesel::sql_query(COUNT).bind::<Text, _>(topic).bind::<Timestamptz, _>(self.clock_rng().now());
         Ok(Prepared(query).get_result(&mut *self.connection().await?).await?)
+    }
+
+    /// Deletes the messages of a topic that no worker has claimed within their retry period. A server without a worker
+    /// for the topic calls it, in case no other server has one.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn outbox_purge_unattempted(&self, topic: &str) -> Result<()> {
+        let now = self.clock_rng().now();
+        loop {
+            let purge = diesel::sql_query(PURGE_UNATTEMPTED)
+                .bind::<Text, _>(topic)
+                .bind::<Timestamptz, _>(now)
+                .bind::<BigInt, _>(BATCH_SIZE);
+            if !is_full_batch(Prepared(purge).execute(&mut *self.connection().await?).await?) {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -183,6 +183,36 @@ async fn report_is_retried_until_it_is_accepted() {
     assert_eq!((received.len(), &received[0].sid), (failures.len() + 1, &tokens.sid()));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn server_without_the_setting_deletes_only_old_messages() {
+    let lending = LendingService::start().await;
+    let without = App::start().await;
+    let ada = without.sign_in("ada").await;
+    let client = register(&without, public()).await;
+    let mut ended = Vec::new();
+    for _ in 0..2 {
+        let tokens = client.sign_in(&ada).await;
+        client.revoke(&tokens.refresh).await.expect(200);
+        ended.push(tokens.sid());
+    }
+    let over = format!("UPDATE store.outbox SET retry_until = created_at WHERE key = '{}'", ended[0]);
+    without.db_execute(&over).await.unwrap();
+    // The job also runs at the start of a server.
+    let _another = without.another().await;
+    eventually("the old message is deleted", async || {
+        let rows = without.db_rows("SELECT key, attempts FROM store.outbox").await;
+        (rows == [json!({ "key": ended[1], "attempts": 0 })]).then_some(())
+    })
+    .await;
+    let _with = without.another_with(|config| config.lending = Some(lending.config())).await;
+    assert_eq!(lending.wait_for(1).await[0].sid, ended[1]);
+    eventually("the outbox is empty", async || {
+        without.db_rows("SELECT id FROM store.outbox").await.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(lending.received().len(), 1);
+}
+
 /// The message is committed together with the end of the grant. So if the server is killed before the delivery, it
 /// sends the message later.
 #[tokio::test(flavor = "multi_thread")]
