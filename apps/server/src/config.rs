@@ -88,7 +88,7 @@ settings::table! {
     pub ACME_EAB: Option<Secret> = Setting::optional("SVC_ACME_EAB");
     /// PEM file with certificate authorities that are trusted for the directories, in addition to those of the system.
     pub ACME_CA: Option<PathBuf> = Setting::optional("SVC_ACME_CA");
-    /// ID of the operator's organization. It may host the zones of the platform's own domains. With it and `SVC_ACME_DIRECTORIES`, one wildcard certificate covers all default hostnames, so the organization must host the zone of `SVC_PLATFORM_DOMAIN`.
+    /// ID of the operator's organization. It may host the zones of the platform's own domains. With it and `SVC_ACME_DIRECTORIES`, one wildcard certificate covers all default hostnames, so the organization must host the zone of `SVC_PLATFORM_DOMAIN`, and `SVC_NAMESERVERS` is required.
     pub PLATFORM_ORG: Option<OrgId> = Setting::optional("SVC_PLATFORM_ORG");
     /// OAuth client ID at the code host. If unset, sign-in at a code host is disabled.
     pub CODEHOST_CLIENT_ID: Option<String> = Setting::optional("SVC_CODEHOST_CLIENT_ID");
@@ -347,6 +347,11 @@ impl Config {
         let (billing, payments) = billing(settings, &site)?;
         let own_domains = own_domains(&site);
         let Zones { hosting: dns, primary, signer } = zones(settings, &site, &own_domains)?;
+        let platform_org = settings.opt(&PLATFORM_ORG)?;
+        // The wildcard replaces the certificates of default hostnames, and it needs a hosted zone.
+        if platform_org.is_some() && !acme.is_empty() && dns.is_none() {
+            return Err(NAMESERVERS.malformed("required with SVC_PLATFORM_ORG and SVC_ACME_DIRECTORIES"));
+        }
         Ok(Self {
             database,
             listen: settings.get(&LISTEN)?,
@@ -373,7 +378,7 @@ impl Config {
             signer,
             own_domains,
             acme,
-            platform_org: settings.opt(&PLATFORM_ORG)?,
+            platform_org,
             code_host,
             mail: mail(settings)?,
             mail_hook: mail_hook(settings)?,

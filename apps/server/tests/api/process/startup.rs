@@ -68,6 +68,8 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         // The device flow is off.
         ("SVC_OAUTH_CLI_CLIENT_ID", Some("app_01h455vb4pex5vsknk084sn02q")),
         ("SVC_OAUTH_CLI_CLIENT_ID", Some("hunter2")),
+        // The nameservers are missing.
+        ("SVC_PLATFORM_ORG", Some("org_01h455vb4pex5vsknk084sn02q")),
         // The key is not base64url.
         ("SVC_ACME_EAB", Some("ca.example:kid:hunter2!")),
         ("SVC_ACME_CA", Some("/dev/null")),
@@ -83,6 +85,9 @@ async fn invalid_setting_aborts_startup_with_one_line() {
         if value == Some("whsec_hunter2") {
             settings.push(("SVC_LENDING_URL", "https://lending.example".to_owned()));
         }
+        if name == "SVC_PLATFORM_ORG" {
+            settings.push(("SVC_ACME_DIRECTORIES", "https://ca.example/directory".to_owned()));
+        }
         if name == "SVC_OAUTH_AUDIENCE" && value != Some("https://api.example") {
             settings.push(("SVC_OAUTH_ISSUER", "https://issuer.example".to_owned()));
         }
@@ -96,6 +101,7 @@ async fn invalid_setting_aborts_startup_with_one_line() {
             (_, Some("s3://bundles/prefix")) => "AWS_ACCESS_KEY_ID",
             (_, Some("127.0.0.1:0")) => "SVC_DNS_TSIG",
             ("SVC_OAUTH_AUDIENCE", Some("https://api.example")) | (_, Some("on")) => "SVC_OAUTH_ISSUER",
+            ("SVC_PLATFORM_ORG", _) => "SVC_NAMESERVERS",
             ("SVC_LENDING_URL", _) => "SVC_LENDING_SECRET",
             ("SVC_LENDING_SECRET", Some("hunter2")) => "SVC_LENDING_URL",
             _ => name,
