@@ -13,6 +13,7 @@ use clap::Subcommand;
 use dns::ZoneRepository as _;
 use dns::{Dns, Hosting, LookupFailure, NsRecords, Ports, Precondition, RrsetPatch, RrsetsPatch, TxtRecords, ZoneName};
 use kernel::audit::Actor;
+use kernel::domain::{Characters, normalize};
 use kernel::seal::Keys;
 use kernel::{Limits, OrgId, Plan};
 use mail::dkim_record;
@@ -59,7 +60,6 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 /// Reads the settings of the installation.
 fn mail_domain(mut spf: Vec<String>) -> Result<MailDomain> {
-    let required = |name: &'static str| read_setting::<String>(name)?.with_context(|| format!("set {name}"));
     if spf.is_empty() {
         let url = read_setting::<Secret>("SVC_SMTP_URL")?.context("pass --spf, or set SVC_SMTP_URL")?;
         spf.push(relay_mechanism(url.reveal()).context("SVC_SMTP_URL has no host: pass --spf")?);
@@ -69,13 +69,19 @@ fn mail_domain(mut spf: Vec<String>) -> Result<MailDomain> {
         let pem = std::fs::read_to_string(&path).with_context(|| format!("SVC_DKIM_KEY {}", path.display()))?;
         Ok::<_, anyhow::Error>((selector, dkim_record(&pem).context("SVC_DKIM_KEY")?))
     });
-    let name = |name: String| name.trim_end_matches('.').to_ascii_lowercase();
     Ok(MailDomain {
-        domain: name(required("SVC_MAIL_DOMAIN")?),
-        mx: name(required("SVC_MX_HOSTNAME")?),
+        domain: read_domain("SVC_MAIL_DOMAIN")?,
+        mx: read_domain("SVC_MX_HOSTNAME")?,
         spf,
         dkim: dkim.transpose()?,
     })
+}
+
+/// Reads the setting with a domain name, and normalizes the name like the server.
+fn read_domain(setting: &'static str) -> Result<String> {
+    let text = read_setting::<String>(setting)?.with_context(|| format!("set {setting}"))?;
+    normalize(&text, Characters::Host)
+        .with_context(|| format!("{setting} must be a domain name such as svc.example.org"))
 }
 
 /// Returns the SPF mechanism for the host in the URL of a relay.

@@ -69,8 +69,8 @@ impl dns::Hostnames for Port {
     }
 }
 
-/// Creates the zone `example.net` with a TXT record at the mail domain.
-async fn create_zone(database: &TestDatabase) {
+/// Creates the zone `example.net` with a TXT record at this name.
+async fn create_zone(database: &TestDatabase, name: &str) {
     database.run(ORG).await;
     let store = Store::new(&Config::new(Secret::new(database.url()), "test"), ClockRng::system()).unwrap();
     let hosting = Hosting::new(&["ns1.host.example".to_owned()], "origin.host.example").unwrap();
@@ -84,7 +84,7 @@ async fn create_zone(database: &TestDatabase) {
     let (actor, org) = (Actor::operator("test"), OrgId::from_uuid(Uuid::from_u128(0x7000_8000_0000_0000_0001)));
     dns.zone_create(&actor, org, NewZone { name: "example.net".to_owned() }).await.unwrap();
     let content = RrsetContent { ttl: Some(300), records: vec!["\"verification=1\"".to_owned()] };
-    let place = ("mail", "TXT");
+    let place = (name, "TXT");
     dns.rrset_put(&actor, (org, "example.net"), place, content, &Precondition::Any).await.unwrap();
 }
 
@@ -103,7 +103,7 @@ async fn records_are_printed_and_applied_once() {
     assert!(printed.contains("\nmail.example.net. 3600 IN TXT \"v=spf1 a:relay.example -all\"\n"), "{printed}");
 
     let database = TestDatabase::create().await;
-    create_zone(&database).await;
+    create_zone(&database, "mail").await;
     let url = database.url();
     let apply = |zone: &str| dns_records(&settings, &["--apply", zone, "--database-url", &url]);
     assert_eq!(apply("example.net"), (true, printed.clone(), "changed rrsets of example.net: 4\n".to_owned()));
@@ -118,9 +118,37 @@ async fn records_are_printed_and_applied_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn other_records_of_an_internationalized_domain_are_kept() {
+    let settings = [
+        ("SVC_MAIL_DOMAIN", "M\u{fc}ller.example.net."),
+        ("SVC_MX_HOSTNAME", "mx.b\u{fc}cher.example"),
+        ("SVC_SMTP_URL", "smtp://relay.example"),
+        ("SVC_NAMESERVERS", "ns1.host.example"),
+        ("SVC_FALLBACK_ORIGIN", "origin.host.example"),
+    ];
+    let database = TestDatabase::create().await;
+    create_zone(&database, "xn--mller-kva").await;
+    let url = database.url();
+    let (succeeded, printed, error) = dns_records(&settings, &["--apply", "example.net", "--database-url", &url]);
+    assert!(succeeded, "{error}");
+    let mx = "*.xn--mller-kva.example.net. 3600 IN MX 10 mx.xn--bcher-kva.example.\n";
+    assert!(printed.starts_with(mx), "{printed}");
+    for text in ["v=spf1", "verification=1"] {
+        let records = format!(
+            "SELECT count(*) FROM dns.rrsets WHERE name = 'xn--mller-kva' AND kind = 'TXT' \
+             AND position('{text}'::bytea IN rdata) > 0"
+        );
+        assert_eq!(database.number(&records).await, 1, "{text}");
+    }
+    let malformed = [("SVC_SMTP_URL", "smtp://relay.example"), ("SVC_MAIL_DOMAIN", "not a name")];
+    let (succeeded, printed, error) = dns_records(&malformed, &[]);
+    assert!(!succeeded && printed.is_empty() && error.contains("SVC_MAIL_DOMAIN must be"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn zone_changes_like_by_the_server() {
     let (database, folder) = (TestDatabase::create().await, tempfile::tempdir().unwrap());
-    create_zone(&database).await;
+    create_zone(&database, "mail").await;
     let limits = folder.path().join("limits.toml");
     std::fs::write(&limits, "[plans.free]\nzone_bytes = 1\n[rates]\ncredential = 7\n").unwrap();
     let (url, limits) = (database.url(), limits.display().to_string());
