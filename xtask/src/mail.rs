@@ -2,12 +2,13 @@
 
 mod records;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use clap::Subcommand;
 use dns::ZoneRepository as _;
@@ -35,7 +36,8 @@ pub enum Command {
     /// Reads SVC_MAIL_DOMAIN, SVC_DKIM_KEY, SVC_DKIM_SELECTOR and SVC_SMTP_URL as the server, and SVC_MX_HOSTNAME as
     /// the mail node.
     DnsRecords {
-        /// An SPF mechanism for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL]
+        /// An SPF mechanism for the relay, such as include:amazonses.com [default: the host of SVC_SMTP_URL,
+        /// unless it is local]
         #[arg(long, value_name = "MECHANISM")]
         spf: Vec<String>,
         /// Write the records to this zone, which the installation hosts; needs the database and the settings
@@ -62,7 +64,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 fn mail_domain(mut spf: Vec<String>) -> Result<MailDomain> {
     if spf.is_empty() {
         let url = read_setting::<Secret>("SVC_SMTP_URL")?.context("pass --spf, or set SVC_SMTP_URL")?;
-        spf.push(relay_mechanism(url.reveal()).context("SVC_SMTP_URL has no host: pass --spf")?);
+        spf.push(relay_mechanism(url.reveal())?);
     }
     let selector = read_setting::<String>("SVC_DKIM_SELECTOR")?.unwrap_or_else(|| "svc".to_owned());
     let dkim = read_setting::<PathBuf>("SVC_DKIM_KEY")?.map(|path| {
@@ -84,16 +86,44 @@ fn read_domain(setting: &'static str) -> Result<String> {
         .with_context(|| format!("{setting} must be a domain name such as svc.example.org"))
 }
 
-/// Returns the SPF mechanism for the host in the URL of a relay.
-fn relay_mechanism(url: &str) -> Option<String> {
+/// Returns the SPF mechanism for the host in the URL of a relay. Receivers see the public addresses of a local relay, so
+/// its host would be a mechanism that rejects all mail.
+fn relay_mechanism(url: &str) -> Result<String> {
+    let host = relay_host(url).context("SVC_SMTP_URL has no host: pass --spf")?;
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let (mechanism, is_local) = match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(v4)) => {
+            let [first, second, ..] = v4.octets();
+            let is_shared = first == 100 && second & 0xc0 == 64;
+            let is_local =
+                v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified() || is_shared;
+            (format!("ip4:{v4}"), is_local)
+        }
+        Ok(IpAddr::V6(v6)) => {
+            let is_local =
+                v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified();
+            (format!("ip6:{v6}"), is_local)
+        }
+        // Only a local resolver knows a name with one label, such as that of a container, or below these domains.
+        Err(_) => {
+            let is_local =
+                !host.contains('.') || matches!(host.rsplit('.').next(), Some("localhost" | "local" | "internal"));
+            (format!("a:{host}"), is_local)
+        }
+    };
+    ensure!(!is_local, "SVC_SMTP_URL names a local relay: pass --spf with the mechanism of its public addresses");
+    Ok(mechanism)
+}
+
+/// Returns the host of a URL, without the brackets of an IPv6 address.
+fn relay_host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?']).next()?;
     let host = authority.rsplit('@').next()?;
-    if let Some(address) = host.strip_prefix('[') {
-        return Some(format!("ip6:{}", address.split_once(']')?.0));
-    }
-    let host = host.split(':').next().filter(|host| !host.is_empty())?;
-    let kind = if host.parse::<std::net::Ipv4Addr>().is_ok() { "ip4" } else { "a" };
-    Some(format!("{kind}:{host}"))
+    let host = match host.strip_prefix('[') {
+        Some(address) => address.split_once(']')?.0,
+        None => host.split(':').next()?,
+    };
+    Some(host).filter(|host| !host.is_empty())
 }
 
 /// Reads the limits of the plans from the file of the server, which checks the rest of the file.
@@ -202,13 +232,44 @@ mod tests {
     #[test]
     fn relays_are_recognized_in_urls() {
         for (url, mechanism) in [
-            ("smtps://user:p%40ss@smtp.relay.example:465?tls=required", Some("a:smtp.relay.example")),
-            ("smtp://192.0.2.1", Some("ip4:192.0.2.1")),
-            ("smtp://[2001:db8::1]:25/", Some("ip6:2001:db8::1")),
-            ("smtp://", None),
-            ("relay", None),
+            ("smtps://user:p%40ss@smtp.relay.example:465?tls=required", "a:smtp.relay.example"),
+            ("smtp://192.0.2.1", "ip4:192.0.2.1"),
+            ("smtp://100.128.0.1", "ip4:100.128.0.1"),
+            ("smtp://Relay.example.:25", "a:relay.example"),
+            ("smtp://[2001:db8::1]:25/", "ip6:2001:db8::1"),
         ] {
-            assert_eq!(relay_mechanism(url).as_deref(), mechanism, "{url}");
+            assert_eq!(relay_mechanism(url).unwrap(), mechanism, "{url}");
+        }
+        for url in ["smtp://", "smtp://user:hush@:25", "relay"] {
+            assert_eq!(relay_mechanism(url).unwrap_err().to_string(), "SVC_SMTP_URL has no host: pass --spf", "{url}");
+        }
+    }
+
+    #[test]
+    fn local_relays_need_a_mechanism() {
+        for host in [
+            "127.0.0.1",
+            "10.0.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "0.0.0.0",
+            "[::1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "[fd00::1]",
+            "[fe80::1]",
+            "localhost",
+            "localhost.",
+            "relay.localhost",
+            "relay.LOCAL",
+            "host.docker.internal",
+            "postfix",
+        ] {
+            let error = relay_mechanism(&format!("smtp://user:hush@{host}:25")).expect_err(host).to_string();
+            assert!(error.contains("local relay: pass --spf") && !error.contains("hush"), "{error}");
         }
     }
 }

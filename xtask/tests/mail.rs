@@ -175,6 +175,20 @@ async fn zone_changes_like_by_the_server() {
 }
 
 #[test]
+fn local_relay_needs_a_mechanism() {
+    let settings = [
+        ("SVC_MAIL_DOMAIN", "mail.example.net"),
+        ("SVC_MX_HOSTNAME", "mx.example.net"),
+        ("SVC_SMTP_URL", "smtp://localhost:25"),
+    ];
+    let (succeeded, printed, error) = dns_records(&settings, &[]);
+    assert!(!succeeded && printed.is_empty() && error.contains("local relay: pass --spf"), "{error}");
+    let (succeeded, printed, error) = dns_records(&settings, &["--spf", "ip4:192.0.2.1"]);
+    assert!(succeeded, "{error}");
+    assert!(printed.contains("\nmail.example.net. 3600 IN TXT \"v=spf1 ip4:192.0.2.1 -all\"\n"), "{printed}");
+}
+
+#[test]
 fn missing_settings_are_named() {
     for (settings, name) in [
         (&[][..], "SVC_SMTP_URL"),
