@@ -18,7 +18,7 @@ pub type Args = DatabaseArgs<Command>;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Suspend the database of a project: its home node refuses all logins and keeps the data
+    /// Suspend the database and the mail of a project: its home node refuses all logins and keeps the data
     Suspend {
         /// The organization's slug and the project's name
         #[arg(value_name = "ORG/PROJECT")]

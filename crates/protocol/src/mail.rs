@@ -120,7 +120,7 @@ pub enum MailRefusal {
     InvalidMessage,
     /// The assembled mail is larger than 10 MiB.
     TooLarge,
-    /// The project has no mail address, or is at another node.
+    /// The project has no mail address, is suspended, or is at another node.
     NotGranted,
 }
 

@@ -55,6 +55,6 @@ pub enum Refusal {
     InvalidMessage(String),
     #[error("the assembled mail has {size} bytes; the limit is {limit}")]
     TooLarge { size: usize, limit: usize },
-    #[error("the project has no mail address; enable email for the project")]
+    #[error("the project may not send mail: email is disabled, or the project is suspended or at another node")]
     NotGranted,
 }

@@ -148,7 +148,8 @@ async fn only_the_home_node_sends_for_a_project_with_a_grant() {
     assert_eq!(code(kit.submit(shop, mail()).await), "not_granted");
     kit.grant(shop, "shop").await;
     kit.db_execute("UPDATE convergence.placements SET state = 'suspended'").await;
-    assert_eq!(code(kit.submit(shop, mail()).await), "not_granted");
+    let refusal = kit.submit(shop, mail()).await.unwrap_err();
+    assert!(refusal == Refusal::NotGranted && refusal.to_string().contains("suspended"), "{refusal}");
     kit.db_execute(
         "UPDATE convergence.placements SET state = 'active'; UPDATE projects.projects SET deleted_at = now()",
     )
