@@ -70,7 +70,7 @@ enum Command {
     Domain(domain::Args),
     /// List outbox messages, and retry or drop dead letters
     Outbox(outbox::Args),
-    /// Suspend and resume the databases of projects
+    /// Suspend and resume projects, and list the suspended ones
     Placement(placement::Args),
     /// List purchases and other multi-step operations, continue one, or end one
     Saga(saga::Args),

@@ -26,9 +26,9 @@ const PROJECTS: &str = "\
         ('00000000-0000-7000-8000-000000000011', 'database', '00000000-0000-7000-8000-000000000002', 1, '{}', now())";
 
 /// Runs a command. Returns whether it succeeded, stdout and stderr.
-fn placement(database: &TestDatabase, command: &str, project: &str) -> (bool, String, String) {
+fn placement(database: &TestDatabase, arguments: &[&str]) -> (bool, String, String) {
     let mut placement = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    placement.args(["placement", command, project, "--database-url", &database.url()]);
+    placement.arg("placement").args(arguments).args(["--database-url", &database.url()]);
     let Output { status, stdout, stderr } = placement.output().unwrap();
     (status.success(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
@@ -49,12 +49,46 @@ async fn project_is_suspended_and_resumed() {
         ("resume", "resumed\n", json!({ "state": "active", "revision": 3 })),
         ("resume", "not suspended\n", json!({ "state": "active", "revision": 3 })),
     ] {
-        assert_eq!(placement(&database, command, "acme/site"), (true, printed.to_owned(), String::new()), "{command}");
+        assert_eq!(
+            placement(&database, &[command, "acme/site"]),
+            (true, printed.to_owned(), String::new()),
+            "{command}"
+        );
         assert_eq!(state().await, expected, "{command}");
     }
-    let audited = database.rows("SELECT event, actor_id FROM store.audit ORDER BY id").await;
-    let event = |name: &str| json!({ "event": name, "actor_id": null });
+    let audited = database.rows("SELECT event, actor_id, data FROM store.audit ORDER BY id").await;
+    let data = json!({ "org": "acme", "project": "site" });
+    let event = |name: &str| json!({ "event": name, "actor_id": null, "data": data });
     assert_eq!(audited, [event("placement.suspend"), event("placement.resume")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspended_projects_are_listed_by_their_current_names() {
+    let database = TestDatabase::create().await;
+    database.run(PROJECTS).await;
+    let list = || {
+        let (succeeded, printed, error) = placement(&database, &["list"]);
+        assert!(succeeded && error.is_empty(), "{error}");
+        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        printed.lines().skip(1).map(cells).collect::<Vec<_>>()
+    };
+    assert!(list().is_empty());
+    assert!(placement(&database, &["suspend", "acme/site"]).0);
+    // Another project gets the name of the suspended one.
+    database
+        .run(
+            "UPDATE projects.projects SET name = 'renamed' WHERE name = 'site'; \
+             UPDATE projects.projects SET name = 'site' WHERE name = 'blog'",
+        )
+        .await;
+    let listed = list();
+    let audited = database.rows("SELECT target FROM store.audit").await;
+    assert_eq!(listed, [["acme/renamed", audited[0]["target"].as_str().unwrap(), "edge"]]);
+    // The placement of the project has no home node after the node is revoked.
+    database.run("UPDATE convergence.placements SET node_id = NULL WHERE state = 'suspended'").await;
+    assert_eq!(list()[0][2], "-");
+    assert_eq!(placement(&database, &["resume", "acme/renamed"]).1, "resumed\n");
+    assert!(list().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +105,7 @@ async fn unknown_unplaced_and_busy_projects_are_refused() {
         ("acme/blog", "placement"),
         ("acme/busy", "operation"),
     ] {
-        let (succeeded, printed, error) = placement(&database, "suspend", project);
+        let (succeeded, printed, error) = placement(&database, &["suspend", project]);
         assert!(!succeeded && printed.is_empty() && error.contains(message), "{project}: {printed}{error}");
     }
     assert_eq!(database.number("SELECT count(*) FROM store.audit").await, 0);

@@ -27,30 +27,30 @@ impl Placements {
     }
 
     /// Suspends a project: its home node keeps the database and refuses all logins. Returns false if the project was
-    /// already suspended.
+    /// already suspended. `path` is the slug of the organization and the name of the project, for the audit event.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::PlacementNotFound`], [`ConvergenceError::PlacementBusy`] during an operation on the
     /// database.
-    pub async fn suspend(&self, actor: &Actor, project: ProjectId) -> Result<bool> {
+    pub async fn suspend(&self, actor: &Actor, project: ProjectId, path: (&str, &str)) -> Result<bool> {
         let next = |placement: PlacementRecord| match placement.state {
             PlacementState::Active | PlacementState::Pending => Ok(Some(PlacementState::Suspended)),
             PlacementState::Suspended => Ok(None),
             _ => Err(ConvergenceError::PlacementBusy),
         };
-        self.change(actor, project, "placement.suspend", next).await
+        self.change(actor, project, path, "placement.suspend", next).await
     }
 
-    /// Ends the suspension of a project. Returns false if it was not suspended.
+    /// Ends the suspension of a project. Returns false if it was not suspended. `path` is as for [`Self::suspend`].
     ///
     /// # Errors
     /// Returns [`ConvergenceError::PlacementNotFound`].
-    pub async fn resume(&self, actor: &Actor, project: ProjectId) -> Result<bool> {
+    pub async fn resume(&self, actor: &Actor, project: ProjectId, path: (&str, &str)) -> Result<bool> {
         let next = |placement: PlacementRecord| {
             let resumed = if placement.home.is_some() { PlacementState::Active } else { PlacementState::Pending };
             Ok((placement.state == PlacementState::Suspended).then_some(resumed))
         };
-        self.change(actor, project, "placement.resume", next).await
+        self.change(actor, project, path, "placement.resume", next).await
     }
 
     /// Moves a placement to the state that `next` returns, and publishes the part `database`, which contains the state.
@@ -59,7 +59,8 @@ impl Placements {
         &self,
         actor: &Actor,
         project: ProjectId,
-        name: &'static str,
+        (org, name): (&str, &str),
+        event: &'static str,
         next: impl FnOnce(PlacementRecord) -> Result<Option<PlacementState>>,
     ) -> Result<bool> {
         let at = self.store.clock_rng().now();
@@ -80,7 +81,7 @@ impl Placements {
                     // the next poll finds the change.
                     EmbeddedCore::default().wake(tx, home).await?;
                 }
-                let event = Event::of_platform(name, project, json!({}));
+                let event = Event::of_platform(event, project, json!({ "org": org, "project": name }));
                 Ok(Outcome::Changed(true, event))
             })
             .await

@@ -19,6 +19,9 @@ use testkit::Audit;
 
 use crate::kit::{Kit, deploy_event, embedded_builder, operator, parts, site};
 
+/// The organization and the name of suspended projects.
+const PATH: (&str, &str) = ("acme", "site");
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Counter(i64);
 
@@ -198,32 +201,32 @@ async fn suspension_publishes_the_part_database() {
     let it = Databases::start().await;
     let node = it.node("edge", Some(server("db1.example"))).await;
     let project = it.kit.new_project();
-    let missing = it.operator.suspend(&operator(), project).await.unwrap_err();
+    let missing = it.operator.suspend(&operator(), project, PATH).await.unwrap_err();
     assert_eq!(missing.code(), &kernel::Code::NOT_FOUND);
     it.assign(project).await;
     it.write_database(project).await;
     let since = it.kit.desired(node, 0).await.revision;
     it.kit.audited().await;
     let audit = |name| {
-        let event = Event::of_platform(name, project, json!({}));
+        let event = Event::of_platform(name, project, json!({ "org": "acme", "project": "site" }));
         [Audit::of(&operator(), event)]
     };
-    assert!(it.operator.suspend(&operator(), project).await.unwrap());
+    assert!(it.operator.suspend(&operator(), project, PATH).await.unwrap());
     assert_eq!(it.placement(project).await, placed("edge", "suspended", 1));
     assert_eq!(it.kit.audited().await, audit("placement.suspend"));
     let changed = it.convergence.desired(node, since, std::time::Duration::ZERO).await.unwrap();
     assert_eq!(parts::<Database>(&changed).len(), 1);
-    assert!(!it.operator.suspend(&operator(), project).await.unwrap());
+    assert!(!it.operator.suspend(&operator(), project, PATH).await.unwrap());
     assert!(it.kit.audited().await.is_empty());
     assert!(matches!(it.enter(project, PlacementState::Draining).await, Err(ConvergenceError::PlacementBusy)));
-    assert!(it.operator.resume(&operator(), project).await.unwrap());
+    assert!(it.operator.resume(&operator(), project, PATH).await.unwrap());
     assert_eq!(it.placement(project).await, placed("edge", "active", 1));
     assert_eq!(it.kit.audited().await, audit("placement.resume"));
-    assert!(!it.operator.resume(&operator(), project).await.unwrap());
+    assert!(!it.operator.resume(&operator(), project, PATH).await.unwrap());
     it.enter(project, PlacementState::Draining).await.unwrap();
-    let busy = it.operator.suspend(&operator(), project).await.unwrap_err();
+    let busy = it.operator.suspend(&operator(), project, PATH).await.unwrap_err();
     assert!(matches!(busy, ConvergenceError::PlacementBusy), "{busy:?}");
-    assert!(!it.operator.resume(&operator(), project).await.unwrap());
+    assert!(!it.operator.resume(&operator(), project, PATH).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +238,7 @@ async fn suspension_and_operation_move_with_the_project() {
         it.assign(project).await;
         it.write_database(project).await;
     }
-    it.operator.suspend(&operator(), suspended).await.unwrap();
+    it.operator.suspend(&operator(), suspended, PATH).await.unwrap();
     it.enter(sealing, PlacementState::Draining).await.unwrap();
     it.enter(sealing, PlacementState::Sealing).await.unwrap();
     it.kit.nodes.revoke(&operator(), &"old".parse().unwrap()).await.unwrap();

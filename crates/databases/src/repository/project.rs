@@ -4,10 +4,10 @@
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Plan, ProjectId, Time};
+use kernel::{NodeId, OrgId, Plan, ProjectId, Time};
 use store::{Connection, Prepared, Result};
 
-use crate::schema::{project_plans, sequences};
+use crate::schema::{homes, project_plans, sequences};
 
 /// A project with its organization.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
@@ -21,6 +21,16 @@ pub struct ProjectPlan {
     pub pro_retention_until: Option<Time>,
 }
 
+/// A suspended project.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable)]
+pub struct SuspendedProject {
+    pub id: ProjectId,
+    /// The slug of the organization.
+    pub org: String,
+    pub name: String,
+    pub home: Option<NodeId>,
+}
+
 /// Projects on a [`store::Connection`].
 pub trait ProjectRepository {
     /// Returns a project with its organization and plan, or `None` for a deleted project.
@@ -28,6 +38,9 @@ pub trait ProjectRepository {
 
     /// Finds a project by the slug of its organization and its name, for operators.
     async fn project_by_name(&mut self, org: &str, name: &str) -> Result<Option<ProjectId>>;
+
+    /// Lists the suspended projects by their organizations and names, for operators.
+    async fn project_list_suspended(&mut self, limit: i64) -> Result<Vec<SuspendedProject>>;
 
     /// Creates the counters of a project that has none yet.
     async fn sequence_create(&mut self, project: ProjectId) -> Result<()>;
@@ -52,6 +65,17 @@ impl ProjectRepository for Connection {
     async fn project_by_name(&mut self, org: &str, name: &str) -> Result<Option<ProjectId>> {
         let named = project_plans::org_slug.eq(org).and(project_plans::name.eq(name));
         Ok(project_plans::table.filter(named).select(project_plans::id).first(self).await.optional()?)
+    }
+
+    async fn project_list_suspended(&mut self, limit: i64) -> Result<Vec<SuspendedProject>> {
+        let org = project_plans::org_slug.assume_not_null();
+        let query = project_plans::table
+            .inner_join(homes::table.on(homes::project_id.eq(project_plans::id)))
+            .filter(homes::state.eq("suspended"))
+            .order((project_plans::org_slug, project_plans::name))
+            .limit(limit)
+            .select((project_plans::id, org, project_plans::name, homes::node_id));
+        Ok(query.load(self).await?)
     }
 
     async fn sequence_create(&mut self, project: ProjectId) -> Result<()> {

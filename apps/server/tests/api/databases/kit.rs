@@ -147,7 +147,7 @@ impl Kit {
         let config = store::Config::new(Secret::new(self.app.database.url()), "test");
         let placements = Placements::new(Store::new(&config, ClockRng::system()).unwrap());
         let project: ProjectId = self.project.as_str().unwrap().parse().unwrap();
-        assert!(placements.suspend(&Actor::operator("test"), project).await.unwrap());
+        assert!(placements.suspend(&Actor::operator("test"), project, ("ada", "site")).await.unwrap());
     }
 
     /// Returns the state and the epoch of the placement.
