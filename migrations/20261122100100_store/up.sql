@@ -42,7 +42,9 @@ CREATE TABLE store.outbox (
     key_id text NOT NULL,
     attempts integer NOT NULL CONSTRAINT outbox_attempts_check CHECK (attempts >= 0),
     next_attempt_at timestamptz NOT NULL,
-    retry_until timestamptz NOT NULL,
+    -- The time of the first failed attempt, at which the retry period begins. Null before it, and after the retry of a
+    -- dead letter.
+    failing_since timestamptz,
     last_error text,
     dead_lettered_at timestamptz,
     created_at timestamptz NOT NULL

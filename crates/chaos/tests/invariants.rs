@@ -39,8 +39,8 @@ const VALID: &str = "
         (md5('2')::uuid, 'deployment.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid), '{\"version\": 1}', 'r', now());
     INSERT INTO orgs.invites (id, org_id, email, role, token_hash, invited_by, created_at, expires_at)
         VALUES (md5('i')::uuid, md5('o')::uuid, 'a@b.example', 'viewer', 'x', md5('u')::uuid, now(), now());
-    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
-        VALUES (md5('m')::uuid, 't', 'k', 'x', 'known', 0, now(), now(), now());
+    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, created_at)
+        VALUES (md5('m')::uuid, 't', 'k', 'x', 'known', 0, now(), now());
     INSERT INTO resources.secret_sets (project_id, revision) VALUES (md5('p')::uuid, 1);
     INSERT INTO resources.secrets (project_id, name, version, revision, key_id, sealed, size_bytes, updated_at, updated_by)
         SELECT md5('p')::uuid, name, version, 1, 'known', 'x'::bytea, 1, now(), md5('u')::uuid FROM (VALUES ('A', 2), ('B', 1)) s (name, version);
@@ -86,8 +86,8 @@ const VALID: &str = "
     INSERT INTO billing.topup_orders (id, org_id, amount_micro_cents, order_id, state, created_at)
         VALUES (md5('tu')::uuid, md5('o')::uuid, 9, 'order', 'credited', now()),
             (md5('tp')::uuid, md5('o')::uuid, 9, NULL, 'pending', now());
-    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
-        VALUES (md5('topup')::uuid, 'billing.topup', md5('tp')::uuid::text, 'x', 'known', 0, now(), now(), now());
+    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, created_at)
+        VALUES (md5('topup')::uuid, 'billing.topup', md5('tp')::uuid::text, 'x', 'known', 0, now(), now());
     INSERT INTO billing.accounts (org_id, balance_micro_cents, last_ledger_id, last_ledger_at)
         VALUES (md5('o')::uuid, 4, 4, now());
     INSERT INTO billing.project_usage (project_id, minute, minute_calls, calls, input_tokens, output_tokens, spent_micro_cents)
@@ -155,8 +155,8 @@ const VALID: &str = "
             (md5('in')::uuid, md5('p')::uuid, 'in', 'a', '{b}', 'received', 1, 'pass', true, now());
     INSERT INTO mail.deliveries (mail_id, project_id, next_attempt_at, expires_at)
         VALUES (md5('in')::uuid, md5('p')::uuid, now(), now());
-    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, retry_until, created_at)
-        VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now(), now());";
+    INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, created_at)
+        VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
 const VIOLATIONS: [(&str, &str); 90] = [

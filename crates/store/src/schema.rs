@@ -41,7 +41,7 @@ diesel::table! {
         key_id -> Text,
         attempts -> Integer,
         next_attempt_at -> Timestamptz,
-        retry_until -> Timestamptz,
+        failing_since -> Nullable<Timestamptz>,
         last_error -> Nullable<Text>,
         dead_lettered_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,

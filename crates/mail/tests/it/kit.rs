@@ -196,14 +196,16 @@ impl Kit {
 
     /// Attempts all due messages of the outbox.
     pub async fn relay(&self) {
-        // When this count is zero, each due message is delivered, waits for a retry, or is a dead letter.
-        let unattempted = format!(
-            "SELECT count(*) FROM store.outbox WHERE last_error IS NULL AND (attempts > 0 OR next_attempt_at <= '{}')",
+        // When this count is zero, no message is due, and no first attempt is in progress. The stop of the worker waits
+        // for other attempts.
+        let due = format!(
+            "SELECT count(*) FROM store.outbox WHERE dead_lettered_at IS NULL \
+             AND (next_attempt_at <= '{}' OR last_error IS NULL AND attempts > 0)",
             self.now()
         );
         let worker = self.store.spawn_outbox_worker(Arc::new(MailRelay::new(self.mail.clone(), self.relay.clone())));
         let idle = async {
-            while self.db_number(&unattempted).await > 0 {
+            while self.db_number(&due).await > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

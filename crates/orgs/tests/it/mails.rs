@@ -51,14 +51,16 @@ pub fn notifications(kit: &Kit, mailer: &Arc<FakeMailer>, max_per_recipient: u32
 
 /// Attempts all due messages.
 pub async fn deliver(kit: &Kit, handler: Arc<dyn OutboxHandler>) {
-    // When this count is zero, each due message is delivered, waits for a retry, or is a dead letter.
-    let unattempted = format!(
-        "SELECT count(*) FROM store.outbox WHERE last_error IS NULL AND (attempts > 0 OR next_attempt_at <= '{}')",
+    // When this count is zero, no message is due, and no first attempt is in progress. The stop of the worker waits for
+    // other attempts.
+    let due = format!(
+        "SELECT count(*) FROM store.outbox WHERE dead_lettered_at IS NULL \
+         AND (next_attempt_at <= '{}' OR last_error IS NULL AND attempts > 0)",
         kit.now()
     );
     let worker = kit.store.spawn_outbox_worker(handler);
     let idle = async {
-        while kit.db_number(&unattempted).await > 0 {
+        while kit.db_number(&due).await > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

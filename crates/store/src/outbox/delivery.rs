@@ -21,6 +21,9 @@ use crate::{Connection, Error, Store};
 /// The default timeout of a delivery.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45);
 
+/// The time for which a message is retried after its first failed attempt, in seconds. Then it becomes a dead letter.
+pub(super) const RETRY_PERIOD_SECONDS: i64 = 72 * 3600;
+
 /// The interval at which the lease is renewed during a delivery. If one renewal fails, the next one is in time.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -91,7 +94,8 @@ impl Delivery {
             }
             Err(DeliveryError::Transient(reason)) => sanitize(&reason),
         };
-        if self.store.clock_rng().now() < attempt.retry_until {
+        let end = attempt.failing_since.map(|since| since.plus_seconds(RETRY_PERIOD_SECONDS));
+        if end.is_none_or(|end| self.store.clock_rng().now() < end) {
             return DeliveryOutcome::Retry(reason);
         }
         let reason = format!("retry period is over; last error: {reason}");
@@ -195,7 +199,7 @@ impl Delivery {
             DeliveryOutcome::Delivered(message) => self.record_by_handler(connection, attempt, message, None).await,
             DeliveryOutcome::Retry(reason) => {
                 let next_attempt_at = now.plus_millis(backoff(self.store.clock_rng(), attempt.number));
-                Ok(attempt.schedule_retry(connection, next_attempt_at, reason).await?)
+                Ok(attempt.schedule_retry(connection, now, next_attempt_at, reason).await?)
             }
             DeliveryOutcome::DeadLetter { reason, undelivered: Some(message) } => {
                 self.record_by_handler(connection, attempt, message, Some(reason)).await

@@ -51,9 +51,6 @@ pub use worker::{LEASE, OutboxWorker};
 pub(crate) const PAYLOAD: SealedColumn =
     SealedColumn { table: "store.outbox", column: "payload", row_key: &[("id", "uuid")] };
 
-/// The time for which a message is retried before it becomes a dead letter, in seconds.
-const RETRY_PERIOD_SECONDS: i64 = 72 * 3600;
-
 /// An outbox message.
 #[derive(Clone, PartialEq)]
 pub struct Message {
@@ -183,7 +180,6 @@ struct NewRow<'a> {
     key_id: String,
     attempts: i32,
     next_attempt_at: Time,
-    retry_until: Time,
     created_at: Time,
 }
 
@@ -259,7 +255,6 @@ impl Store {
             key_id: sealed.key_id,
             attempts: 0,
             next_attempt_at,
-            retry_until: next_attempt_at.plus_seconds(RETRY_PERIOD_SECONDS),
             created_at: now,
         };
         diesel::insert_into(outbox::table).values(row).execute(tx).await?;

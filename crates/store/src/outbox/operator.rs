@@ -7,7 +7,6 @@ use kernel::audit::{Actor, Event};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::RETRY_PERIOD_SECONDS;
 use crate::pool::OUTBOX_CHANNEL;
 use crate::schema::outbox;
 use crate::{Connection, Error, Outcome, Prepared, Result, Store, notify};
@@ -79,7 +78,7 @@ impl Store {
             let change = (
                 outbox::dead_lettered_at.eq(None::<Time>),
                 outbox::next_attempt_at.eq(now),
-                outbox::retry_until.eq(now.plus_seconds(RETRY_PERIOD_SECONDS)),
+                outbox::failing_since.eq(None::<Time>),
             );
             let dead = outbox::table.filter(outbox::dead_lettered_at.is_not_null());
             let (retried, target) = match which {

@@ -9,6 +9,7 @@ use kernel::Time;
 use kernel::seal::Sealed;
 use uuid::Uuid;
 
+use super::delivery::RETRY_PERIOD_SECONDS;
 use super::{Message, PAYLOAD};
 use crate::schema::outbox;
 use crate::{BATCH_SIZE, Connection, Prepared, Result, Store, is_full_batch};
@@ -24,7 +25,7 @@ pub(super) struct ClaimedMessage {
     key_id: String,
     attempts: i32,
     created_at: Time,
-    retry_until: Time,
+    failing_since: Option<Time>,
     /// The tenant at which the search for tenants ended, if it was necessary.
     #[diesel(sql_type = Nullable<SqlUuid>)]
     pub(super) last_visited: Option<Uuid>,
@@ -35,7 +36,8 @@ pub(super) struct ClaimedMessage {
 pub(super) struct Attempt {
     pub(super) id: Uuid,
     pub(super) number: i32,
-    pub(super) retry_until: Time,
+    /// The time of the first failed attempt.
+    pub(super) failing_since: Option<Time>,
 }
 
 /// The numbers of messages of a topic.
@@ -101,7 +103,7 @@ const CLAIM: &str = "WITH RECURSIVE newest AS (
          SELECT o.id FROM due JOIN store.outbox o ON o.id = due.id
          WHERE o.dead_lettered_at IS NULL AND o.next_attempt_at <= $3
          ORDER BY due.turn, due.tenant_id <= $6, due.tenant_id LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
-     RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, retry_until,
+     RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, failing_since,
          (SELECT tenant_id FROM visited ORDER BY position DESC LIMIT 1) AS last_visited";
 
 // A message without an attempt that is not due waits for its time, not for its receiver.
@@ -111,7 +113,7 @@ const COUNT: &str = "SELECT
      FROM store.outbox WHERE topic = $1";
 
 const PURGE_UNATTEMPTED: &str = "DELETE FROM store.outbox WHERE id = ANY (ARRAY(
-         SELECT id FROM store.outbox WHERE topic = $1 AND attempts = 0 AND retry_until <= $2
+         SELECT id FROM store.outbox WHERE topic = $1 AND attempts = 0 AND next_attempt_at <= $2
          LIMIT $3 FOR UPDATE SKIP LOCKED))";
 
 /// Claims up to `limit` due messages. No other worker can claim them before `until`. `busy` contains the tenant of each
@@ -146,17 +148,17 @@ impl Store {
         Ok(Prepared(query).get_result(&mut *self.connection().await?).await?)
     }
 
-    /// Deletes the messages of a topic that no worker has claimed within their retry period. A server without a worker
-    /// for the topic calls it, in case no other server has one.
+    /// Deletes the messages of a topic that no worker has claimed within the retry period after they were due. A server
+    /// without a worker for the topic calls it, in case no other server has one.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
     pub async fn outbox_purge_unattempted(&self, topic: &str) -> Result<()> {
-        let now = self.clock_rng().now();
+        let due = self.clock_rng().now().plus_seconds(-RETRY_PERIOD_SECONDS);
         loop {
             let purge = diesel::sql_query(PURGE_UNATTEMPTED)
                 .bind::<Text, _>(topic)
-                .bind::<Timestamptz, _>(now)
+                .bind::<Timestamptz, _>(due)
                 .bind::<BigInt, _>(BATCH_SIZE);
             if !is_full_batch(Prepared(purge).execute(&mut *self.connection().await?).await?) {
                 return Ok(());
@@ -167,7 +169,7 @@ impl Store {
 
 impl ClaimedMessage {
     pub(super) fn attempt(&self) -> Attempt {
-        Attempt { id: self.id, number: self.attempts, retry_until: self.retry_until }
+        Attempt { id: self.id, number: self.attempts, failing_since: self.failing_since }
     }
 
     /// Opens the message, or returns why it cannot be read.
@@ -206,10 +208,16 @@ impl Attempt {
     pub(super) async fn schedule_retry(
         self,
         connection: &mut Connection,
+        failed_at: Time,
         next_attempt_at: Time,
         reason: &str,
     ) -> Result<bool> {
-        let change = (outbox::next_attempt_at.eq(next_attempt_at), outbox::last_error.eq(reason));
+        let failing_since = self.failing_since.unwrap_or(failed_at);
+        let change = (
+            outbox::failing_since.eq(failing_since),
+            outbox::next_attempt_at.eq(next_attempt_at),
+            outbox::last_error.eq(reason),
+        );
         Ok(Prepared(diesel::update(latest!(self)).set(change)).execute(connection).await? == 1)
     }
 

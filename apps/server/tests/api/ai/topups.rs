@@ -149,18 +149,20 @@ async fn topup_that_becomes_a_dead_letter_turns_auto_topup_off() {
     let rig = Rig::start().await;
     rig.kit.provider.inject(Some(PaymentsFault::Unavailable));
     rig.call().await;
-    let over = "UPDATE store.outbox SET retry_until = created_at WHERE topic = 'billing.topup'";
-    rig.kit.app.db_execute(over).await.unwrap();
+    let over = "UPDATE store.outbox SET failing_since = created_at - interval '3 days' WHERE topic = 'billing.topup'";
     let dead = "SELECT id FROM store.outbox WHERE topic = 'billing.topup' AND dead_lettered_at IS NOT NULL";
-    rig.retry_until(async || rig.kit.app.db_rows(dead).await.len() == 1).await;
+    rig.retry_until(async || {
+        rig.kit.app.db_execute(over).await.unwrap();
+        rig.kit.app.db_rows(dead).await.len() == 1
+    })
+    .await;
     rig.kit.provider.inject(None);
     let notifications = rig.kit.ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].clone();
     assert_eq!(notifications[0]["kind"], "payment.failed", "{notifications}");
     assert_eq!(rig.kit.app.db_audit("ada").await.last().unwrap(), "ai.autotopup.off");
     assert_eq!(rig.kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"], false);
     // The command of an operator that retries the dead letter.
-    let retry = "UPDATE store.outbox SET dead_lettered_at = NULL, retry_until = now() + interval '3 days' \
-         WHERE topic = 'billing.topup'";
+    let retry = "UPDATE store.outbox SET dead_lettered_at = NULL, failing_since = NULL WHERE topic = 'billing.topup'";
     rig.kit.app.db_execute(retry).await.unwrap();
     rig.retry_until(async || rig.kit.app.db_rows(QUEUED).await.is_empty()).await;
     assert!(rig.orders().is_empty());

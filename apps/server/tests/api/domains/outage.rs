@@ -38,7 +38,7 @@ async fn zone_is_unsigned_by_itself_after_its_messages_became_dead_letters() {
         kit.ada.post(&format!("{zone}/dnssec"), json!({ "enabled": enabled })).await.expect(200);
     }
     kit.ada.delete(zone).await.expect_error(409, "dnssec_on");
-    let over = "UPDATE store.outbox SET retry_until = created_at, next_attempt_at = created_at \
+    let over = "UPDATE store.outbox SET failing_since = created_at - interval '3 days', next_attempt_at = created_at \
          WHERE topic = 'dns.ds' AND dead_lettered_at IS NULL AND next_attempt_at < now() + interval '1 hour'";
     let dead = "SELECT id FROM store.outbox WHERE topic = 'dns.ds' AND dead_lettered_at IS NOT NULL";
     eventually("the dead letters", async || {

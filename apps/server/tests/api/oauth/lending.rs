@@ -195,7 +195,8 @@ async fn server_without_the_setting_deletes_only_old_messages() {
         client.revoke(&tokens.refresh).await.expect(200);
         ended.push(tokens.sid());
     }
-    let over = format!("UPDATE store.outbox SET retry_until = created_at WHERE key = '{}'", ended[0]);
+    let over =
+        format!("UPDATE store.outbox SET next_attempt_at = created_at - interval '3 days' WHERE key = '{}'", ended[0]);
     without.db_execute(&over).await.unwrap();
     // The job also runs at the start of a server.
     let _another = without.another().await;

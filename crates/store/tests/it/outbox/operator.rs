@@ -32,21 +32,25 @@ async fn rejected_message_is_a_dead_letter_until_it_is_retried() {
     let (kit, receiver) = (Kit::start().await, Receiver::new());
     let _worker = kit.store.spawn_outbox_worker(receiver.clone());
     kit.enqueue("one").await;
+    let created_at = kit.store.clock_rng().now();
+    receiver.next().await.reject(DeliveryError::Transient("451 busy".to_owned()));
+    kit.wait_for_rows(1, "store.outbox WHERE failing_since IS NOT NULL").await;
+    kit.advance(10).await;
     let id = dead_letter(&kit, &receiver, 1).await;
     let now = kit.store.clock_rng().now();
     let expected = QueuedMessage {
         id,
         topic: TOPIC.to_owned(),
         key: "one".to_owned(),
-        attempts: 1,
+        attempts: 2,
         next_attempt_at: now.plus_seconds(60),
         last_error: Some("550 no such user".to_owned()),
         dead_lettered_at: Some(now),
-        created_at: now,
+        created_at,
     };
     assert_eq!(list(&kit, Filter { dead: true, ..Filter::default() }).await, [expected]);
     assert_eq!(kit.dead_lettered().await, ["one"]);
-    // A retry starts a new retry period, however old the message is.
+    // A retry starts a new retry period, however long the message has failed.
     kit.advance(80 * 3600).await;
     assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 1);
     receiver.next().await.reject(DeliveryError::Transient("451 busy".to_owned()));
@@ -54,7 +58,7 @@ async fn rejected_message_is_a_dead_letter_until_it_is_retried() {
     // Not a dead letter: nothing to retry.
     assert_eq!(kit.store.outbox_retry(&actor(), Retry::One(id)).await.unwrap(), 0);
     kit.advance(400).await;
-    assert_eq!(receiver.accept_next("one").await.attempts, 3);
+    assert_eq!(receiver.accept_next("one").await.attempts, 4);
     kit.wait_until_empty().await;
     let retried = json!({
         "event": "outbox.retry",
