@@ -21,8 +21,9 @@ use crate::repository::{MessageRecord, MessageRepository as _};
 
 pub(super) const RELAY_TOPIC: &str = "mail.relay";
 
-/// The time in seconds after which a mail that the relay has not accepted counts as bounced. It is shorter than the
-/// time for which the outbox retries, so the outbox message of such a mail does not become a dead letter.
+/// The time after the first failed attempt at which a mail that the relay has not accepted counts as bounced, in
+/// seconds. It is shorter than the time for which the outbox retries, so the outbox message of such a mail does not
+/// become a dead letter.
 const RELAY_PERIOD_SECONDS: i64 = 48 * 3600;
 
 /// The timeout of an attempt: up to 15 minutes for the relay, which may check a large message before it replies, and
@@ -71,7 +72,7 @@ impl MailRelay {
         Ok(found.filter(|record| record.outcome == MailOutcome::Queued))
     }
 
-    async fn relay(&self, record: MessageRecord, enqueued_at: Time) -> Result<RelayResult, DeliveryError> {
+    async fn relay(&self, record: MessageRecord, failing_since: Option<Time>) -> Result<RelayResult, DeliveryError> {
         let message = match self.mail.raws.read(record.project, record.id).await {
             Ok(message) => message,
             Err(MailError::NoRawMessage) => {
@@ -82,15 +83,15 @@ impl MailRelay {
             Err(error) => return Err(DeliveryError::transient(&error)),
         };
         let envelope = Envelope { from: record.sender, to: record.recipients };
-        let give_up_at = enqueued_at.plus_seconds(RELAY_PERIOD_SECONDS);
+        let is_over = |since: Time| self.mail.store.clock_rng().now() >= since.plus_seconds(RELAY_PERIOD_SECONDS);
         match self.relay.send(&envelope, &message).await {
             Ok(Relayed { id, refused }) => {
                 let relay_id = id.filter(|id| id.len() <= MAX_RELAY_ID_BYTES && !id.contains(char::is_control));
                 Ok(RelayResult { relay_id, bounce: describe(&refused) })
             }
             Err(RelayError::Permanent(reply)) => Ok(RelayResult { relay_id: None, bounce: Some(reply) }),
-            Err(RelayError::Transient(reason)) if self.mail.store.clock_rng().now() >= give_up_at => {
-                let bounce = format!("the relay did not accept the mail within 48 hours: {reason}");
+            Err(RelayError::Transient(reason)) if failing_since.is_some_and(is_over) => {
+                let bounce = format!("the mail could not be relayed within 48 hours: {reason}");
                 Ok(RelayResult { relay_id: None, bounce: Some(bounce) })
             }
             Err(RelayError::Transient(reason)) => Err(DeliveryError::Transient(reason)),
@@ -113,7 +114,7 @@ impl OutboxHandler for MailRelay {
         let Some(record) = self.queued(mail).await.map_err(|error| DeliveryError::transient(&error))? else {
             return Ok(());
         };
-        let result = self.relay(record, message.created_at).await?;
+        let result = self.relay(record, message.failing_since).await?;
         // Each attempt has its own `Message`, so its response is not set yet.
         let _ = message.response.set(json!(result));
         Ok(())

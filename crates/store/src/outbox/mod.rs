@@ -64,6 +64,8 @@ pub struct Message {
     pub attempts: i32,
     /// The time at which the message was enqueued.
     pub created_at: Time,
+    /// The time of the first failed attempt, since it was enqueued or since the retry of a dead letter.
+    pub failing_since: Option<Time>,
     /// The receiver's response, which [`OutboxHandler::deliver`] can set for [`OutboxHandler::on_delivered`].
     pub response: OnceLock<Value>,
 }

@@ -178,8 +178,8 @@ impl ClaimedMessage {
         let opened = store.keys().open(PAYLOAD.associated_data(&self.id.to_string()), &sealed);
         let payload = opened.map_err(|error| format!("cannot open the payload: {error}"))?;
         let payload = serde_json::from_slice(&payload).map_err(|_| "the payload is not JSON".to_owned())?;
-        let Self { id, key, attempts, created_at, .. } = self;
-        Ok(Message { id, key, payload, attempts, created_at, response: OnceLock::new() })
+        let Self { id, key, attempts, created_at, failing_since, .. } = self;
+        Ok(Message { id, key, payload, attempts, created_at, failing_since, response: OnceLock::new() })
     }
 }
 

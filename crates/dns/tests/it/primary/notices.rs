@@ -38,6 +38,7 @@ fn queued_notice(zone: &str, after_catalog: bool, attempts: i32) -> outbox::Mess
         payload,
         attempts,
         created_at: Time::UNIX_EPOCH,
+        failing_since: None,
         response: OnceLock::new(),
     }
 }
