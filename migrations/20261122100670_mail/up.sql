@@ -122,7 +122,8 @@ CREATE TABLE mail.deliveries (
     node_id uuid,
     -- The time of the next attempt. While a node has the mail, the end of its lease.
     next_attempt_at timestamptz NOT NULL,
-    -- The time after which there is no further attempt.
+    -- The time after which there is no further attempt: 24 hours after the first claim. Before it, 30 days after the
+    -- commit.
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX deliveries_project_id_next_attempt_at_idx ON mail.deliveries (project_id, next_attempt_at);

@@ -15,7 +15,7 @@ pub struct NewDelivery {
     pub mail_id: MailId,
     pub project_id: ProjectId,
     pub next_attempt_at: Time,
-    /// The time after which no further attempt is made.
+    /// The time after which the mail no longer waits for its first claim.
     pub expires_at: Time,
 }
 
@@ -52,7 +52,8 @@ pub trait DeliveryRepository {
     /// Inserts deliveries.
     async fn delivery_insert_all(&mut self, deliveries: &[NewDelivery]) -> Result<()>;
 
-    /// Claims due mails of projects whose home node is this node, until the end of the lease.
+    /// Claims due mails of projects whose home node is this node, until the end of the lease. A mail expires 24 hours
+    /// after its first claim.
     async fn delivery_claim(
         &mut self,
         node: NodeId,
@@ -108,7 +109,8 @@ const CLAIM: &str = "WITH RECURSIVE waiting AS (
     home AS MATERIALIZED (
         SELECT p.id FROM waiting w JOIN mail.projects p ON p.id = w.project_id
         WHERE p.home_node_id = $1 AND p.email_domain IS NOT NULL)
-    UPDATE mail.deliveries d SET attempts = d.attempts + 1, node_id = $1, next_attempt_at = $3
+    UPDATE mail.deliveries d SET attempts = d.attempts + 1, node_id = $1, next_attempt_at = $3,
+        expires_at = CASE d.attempts WHEN 0 THEN $2 + interval '24 hours' ELSE d.expires_at END
     FROM mail.messages m
     WHERE m.id = d.mail_id AND d.mail_id = ANY (ARRAY(
         SELECT due.mail_id FROM home CROSS JOIN LATERAL (

@@ -102,7 +102,7 @@ impl Mail {
         loop {
             let expire = async |tx: &mut Connection| {
                 let expired = tx.delivery_expire(now, BATCH_SIZE).await?;
-                tx.message_append_detail(&expired, "not delivered to a worker within 24 hours").await?;
+                tx.message_append_detail(&expired, "not delivered to a worker in time").await?;
                 Ok::<_, MailError>(expired.len())
             };
             if !store::is_full_batch(self.store.transaction_unaudited(expire).await?) {

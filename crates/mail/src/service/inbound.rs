@@ -22,8 +22,9 @@ const MAX_MESSAGE_BYTES: u64 = 26 * 1024 * 1024;
 const MAX_SUBJECT_CHARS: usize = 1000;
 const MAX_ADDRESS_CHARS: usize = 320;
 
-/// The period in which a received mail is delivered to the worker, in seconds.
-const DELIVERY_PERIOD_SECONDS: i64 = 24 * 3600;
+/// The longest time for which a received mail waits for its first claim, in seconds: the default retention of mail on
+/// free.
+const FIRST_CLAIM_PERIOD_SECONDS: i64 = 30 * 24 * 3600;
 
 /// The results of SPF (RFC 7208 section 2.6).
 const SPF_RESULTS: &[&str] = &["none", "neutral", "pass", "fail", "softfail", "temperror", "permerror"];
@@ -121,9 +122,7 @@ impl Mail {
             return Ok(0);
         }
         records.retain(|record| inserted.contains(&record.id));
-        // The period begins now and not at the reception, because the mail node may have kept the mail during an outage
-        // of the control plane.
-        let expires_at = now.plus_seconds(DELIVERY_PERIOD_SECONDS);
+        let expires_at = now.plus_seconds(FIRST_CLAIM_PERIOD_SECONDS);
         let delivery = |mail_id| NewDelivery { mail_id, project_id: project, next_attempt_at: now, expires_at };
         tx.delivery_insert_all(&inserted.iter().copied().map(delivery).collect::<Vec<_>>()).await?;
         if let Some(node) = found.home_node {

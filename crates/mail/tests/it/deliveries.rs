@@ -9,6 +9,11 @@ use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::kit::Kit;
 
+const DAY: i64 = 24 * 3600;
+
+/// The detail of a mail whose delivery has expired.
+const EXPIRED: &str = "not delivered to a worker in time";
+
 fn failed() -> DeliveryResult {
     DeliveryResult::Failed("threw an Error".to_owned())
 }
@@ -33,6 +38,15 @@ impl Kit {
 
     async fn pending(&self) -> i64 {
         self.db_number("SELECT count(*) FROM mail.deliveries").await
+    }
+
+    /// Checks that the only pending delivery expires after this time, in seconds.
+    async fn expires_after(&self, seconds: i64) {
+        for (wait, pending) in [(seconds - 1, 1), (1, 0)] {
+            self.advance(wait);
+            self.mail.expire_deliveries().await.unwrap();
+            assert_eq!(self.pending().await, pending);
+        }
     }
 }
 
@@ -157,7 +171,7 @@ async fn failed_attempt_is_repeated_with_backoff_for_a_day() {
         elapsed += delay;
     }
     assert_eq!(elapsed, 1280 + 23 * 3600);
-    // The next attempt would be later than a day after the reception.
+    // The next attempt would be later than a day after the first one.
     let claimed = kit.claim().await;
     kit.complete(&claimed[0], failed()).await;
     assert_eq!(kit.pending().await, 0);
@@ -211,13 +225,23 @@ async fn mail_waits_for_a_home_node_with_a_grant_and_expires() {
     kit.grant(shop, "shop").await;
     kit.db_execute("UPDATE convergence.placements SET state = 'suspended'").await;
     assert_eq!(kit.claim().await, []);
-    kit.advance(24 * 3600 - 1);
+    kit.expires_after(30 * DAY).await;
+    assert_eq!(kit.outcome(shop, id).await, ("received".to_owned(), Some(EXPIRED.to_owned())));
+}
+
+/// Without this, an outage of all servers for more than a day would end the delivery of mail that no node has claimed.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_expires_a_day_after_its_first_claim() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let id = kit.receive(shop, "a@example.org").await;
+    kit.advance(7 * DAY);
     kit.mail.expire_deliveries().await.unwrap();
-    assert_eq!(kit.pending().await, 1);
-    kit.advance(1);
-    kit.mail.expire_deliveries().await.unwrap();
-    assert_eq!(kit.pending().await, 0);
-    let detail = "not delivered to a worker within 24 hours".to_owned();
+    let claimed = kit.claim().await;
+    assert_eq!((claimed[0].id, claimed[0].attempt), (id, 1));
+    kit.complete(&claimed[0], failed()).await;
+    kit.expires_after(DAY).await;
+    let detail = format!("attempt 1 failed: threw an Error; {EXPIRED}");
     assert_eq!(kit.outcome(shop, id).await, ("received".to_owned(), Some(detail)));
 }
 
