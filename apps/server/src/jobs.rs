@@ -10,12 +10,11 @@ use futures_util::FutureExt as _;
 use kernel::{ClockRng, error_chain};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
+use store::Store;
 use store::outbox::OutboxWorker;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-
-use crate::clock_check::ClockCheck;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -90,17 +89,16 @@ impl Job {
 
 /// The background work of a process. Dropping it aborts all tasks.
 pub(crate) struct Background {
-    clock_rng: ClockRng,
-    clock_check: ClockCheck,
+    store: Store,
     first_runs: Arc<Semaphore>,
     tasks: JoinSet<()>,
     outbox: Vec<OutboxWorker>,
 }
 
 impl Background {
-    pub(crate) fn new(clock_rng: ClockRng, clock_check: ClockCheck) -> Self {
+    pub(crate) fn new(store: Store) -> Self {
         let first_runs = Arc::new(Semaphore::new(MAX_FIRST_RUNS));
-        Self { clock_rng, clock_check, first_runs, tasks: JoinSet::new(), outbox: Vec::new() }
+        Self { store, first_runs, tasks: JoinSet::new(), outbox: Vec::new() }
     }
 
     /// Runs a job within a second and then after each wait, even if the previous run failed or panicked. Skips a run
@@ -111,18 +109,18 @@ impl Background {
         E: Error + Send + 'static,
         W: Future<Output = Result<(), E>> + Send,
     {
-        let (clock_rng, labels) = (self.clock_rng.clone(), [KeyValue::new("name", job.name)]);
+        let labels = [KeyValue::new("name", job.name)];
         // Record the metrics before the first run, so that they include a job that never succeeds.
         PERIOD.record(job.period.as_secs_f64(), &labels);
         LAST_SUCCESS.record(0.0, &labels);
         FAILURES.add(0, &labels);
-        let (first_runs, clock_check) = (self.first_runs.clone(), self.clock_check.clone());
+        let (store, first_runs) = (self.store.clone(), self.first_runs.clone());
         self.tasks.spawn(async move {
             let mut first_run = timeout(MAX_FIRST_WAIT, first_runs.acquire()).await.ok();
             loop {
-                let lead = if job.needs_clock { clock_check.excessive_lead().await } else { None };
+                let lead = if job.needs_clock { store.excessive_clock_lead().await } else { None };
                 let succeeded = match lead {
-                    None => run(job.name, &labels, &clock_rng, work(context.clone())).await,
+                    None => run(job.name, &labels, store.clock_rng(), work(context.clone())).await,
                     Some(lead_seconds) => {
                         FAILURES.add(1, &labels);
                         tracing::error!(job = job.name, lead_seconds, "skipped a job: the clock differs from Postgres");
@@ -130,7 +128,7 @@ impl Background {
                     }
                 };
                 drop(first_run.take());
-                tokio::time::sleep(job.wait(&clock_rng, succeeded)).await;
+                tokio::time::sleep(job.wait(store.clock_rng(), succeeded)).await;
             }
         });
     }
@@ -192,16 +190,27 @@ fn unix_seconds(clock_rng: &ClockRng) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use kernel::Secret;
+    use store::Config;
     use testkit::{TestClock, TestDatabase};
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::clock_check::tests::{of_clock, without_postgres};
+
+    /// Starts background work that compares this clock with that of Postgres.
+    fn background(postgres: String, system_clock: ClockRng) -> Background {
+        let config = Config { system_clock, ..Config::new(Secret::new(postgres), "test") };
+        Background::new(Store::new(&config, ClockRng::system()).unwrap())
+    }
+
+    fn without_postgres() -> Background {
+        background("postgres://svc@127.0.0.1:1/svc".to_owned(), ClockRng::system())
+    }
 
     #[tokio::test]
     async fn job_that_panics_runs_again() {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let mut background = Background::new(ClockRng::system(), without_postgres());
+        let mut background = without_postgres();
         let work = |runs: mpsc::UnboundedSender<()>| async move {
             runs.send(()).unwrap();
             if true {
@@ -219,7 +228,7 @@ mod tests {
     async fn job_does_not_run_while_the_clock_is_wrong() {
         let (database, clock) = (TestDatabase::create().await, TestClock::running());
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let mut background = Background::new(ClockRng::system(), of_clock(&database, &clock));
+        let mut background = background(database.url(), clock.clock_rng());
         let work = |runs: mpsc::UnboundedSender<()>| async move {
             runs.send(()).unwrap();
             Ok::<(), std::io::Error>(())
@@ -235,7 +244,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn jobs_that_hang_do_not_hold_up_others() {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let mut background = Background::new(ClockRng::system(), without_postgres());
+        let mut background = without_postgres();
         let work = |runs: mpsc::UnboundedSender<()>| async move {
             runs.send(()).unwrap();
             std::future::pending::<Result<(), std::io::Error>>().await

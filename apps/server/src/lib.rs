@@ -1,6 +1,5 @@
 //! The control plane process: constructs the contexts and serves them on the public and the internal listener.
 
-mod clock_check;
 pub mod config;
 mod jobs;
 mod logging;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kernel::Secret;
 use kernel::seal::Keys;
+use kernel::{ClockRng, Secret};
 use percent_encoding::percent_decode_str;
 use tokio_postgres::config::SslMode;
 
@@ -26,6 +26,8 @@ pub struct Config {
     pub keys: Keys,
     /// The timeouts, which only tests change.
     pub timeouts: Timeouts,
+    /// The clock that is compared with that of Postgres, which only tests replace.
+    pub system_clock: ClockRng,
 }
 
 /// The timeouts of a [`Store`](crate::Store). An operation that reaches one fails as unavailable.
@@ -131,6 +133,7 @@ impl Config {
             threads: 0,
             keys: Keys::default(),
             timeouts: Timeouts::default(),
+            system_clock: ClockRng::system(),
         }
     }
 

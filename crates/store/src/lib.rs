@@ -8,6 +8,7 @@ mod audit;
 mod backoff;
 mod batches;
 mod caller_check;
+mod clock_check;
 mod config;
 mod connect;
 mod error;

@@ -3,19 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use diesel::QueryableByName;
-use diesel::sql_types::Timestamptz;
 use diesel_async::pooled_connection::deadpool::Object;
-use diesel_async::{AsyncConnection, RunQueryDsl as _, TransactionManager as _};
+use diesel_async::{AsyncConnection, TransactionManager as _};
+use kernel::ClockRng;
 use kernel::seal::Keys;
-use kernel::{ClockRng, Time};
 
 use crate::caller_check::FindCallerCheck;
+use crate::clock_check::ClockCheck;
 use crate::config::InvalidUrl;
 use crate::connect::Connector;
 use crate::instrument::{InFlight, StatementInstrumentation};
 use crate::per_thread_pools::PerThreadPools;
-use crate::{Config, Connection, Error, Listener, PoolStatus, Prepared, Result};
+use crate::{Config, Connection, Error, Listener, PoolStatus, Result};
 
 /// The `NOTIFY` channel of outbox messages. The payload is the topic; an empty payload means all topics.
 pub(crate) const OUTBOX_CHANNEL: &str = "outbox";
@@ -26,6 +25,7 @@ pub struct Store {
     pools: Arc<PerThreadPools>,
     connector: Connector,
     clock_rng: ClockRng,
+    clock_check: ClockCheck,
     keys: Keys,
     lock_timeout: Duration,
     find_caller_check: FindCallerCheck,
@@ -45,6 +45,7 @@ impl Store {
             pools: Arc::new(pools),
             connector,
             clock_rng,
+            clock_check: ClockCheck::new(config.system_clock.clone()),
             keys,
             lock_timeout: config.timeouts.lock,
             find_caller_check: |_, _| None,
@@ -97,21 +98,6 @@ impl Store {
         Ok(PooledConnection { object: Some(object), in_flight, connector: self.connector.clone() })
     }
 
-    /// Returns the time of Postgres's clock. All times in rows come from [`Self::clock_rng`].
-    ///
-    /// # Errors
-    /// Returns an error if Postgres is unavailable.
-    pub async fn postgres_time(&self) -> Result<Time> {
-        #[derive(QueryableByName)]
-        struct Clock {
-            #[diesel(sql_type = Timestamptz)]
-            time: Time,
-        }
-        let read = Prepared(diesel::sql_query("SELECT clock_timestamp() AS time"));
-        let Clock { time } = read.get_result(&mut *self.connection().await?).await?;
-        Ok(time)
-    }
-
     /// Runs a statement that reads a few rows by key and takes no locks. The statements of a server thread share a
     /// connection, so that a slow one delays the others.
     ///
@@ -147,6 +133,10 @@ impl Store {
 
     pub(crate) fn find_caller_check(&self) -> FindCallerCheck {
         self.find_caller_check
+    }
+
+    pub(crate) fn clock_check(&self) -> &ClockCheck {
+        &self.clock_check
     }
 
     pub(crate) fn keys(&self) -> &Keys {

@@ -32,7 +32,6 @@ use kernel::ClockRng;
 use prometheus::Registry;
 use store::Store;
 
-use crate::clock_check::ClockCheck;
 use crate::config::{Config, DATABASE_URL};
 use crate::jobs::{Background, HOUR, Job, MINUTE};
 
@@ -51,7 +50,7 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let store = Store::new(&config.database, clock_rng)
         .map_err(|error| DATABASE_URL.malformed(error))?
         .with_caller_checks(find_caller_check);
-    let mut background = Background::new(store.clock_rng().clone(), ClockCheck::new(store.clone()));
+    let mut background = Background::new(store.clone());
     let orgs = orgs::wire(config, &store, &mut background)?;
     let identity = identity::wire(config, &store, &orgs, &mut background)?;
     let mut convergence = convergence::wire(config, &store);

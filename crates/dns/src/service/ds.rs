@@ -48,7 +48,7 @@ impl Dns {
     /// after a lease. By then, each delivery that read an earlier state has ended, so the second one applies the current
     /// state after all calls of the others. However often a zone changes, it has only these two messages.
     pub(super) async fn enqueue_ds(&self, tx: &mut Connection, org: OrgId, zone: ZoneId) -> Result<()> {
-        let now = self.store.clock_rng().now();
+        let now = self.store.corrected_now(tx).await?;
         self.replace_message(tx, org, zone, &zone.to_string(), now).await?;
         let lease_end = now.plus_seconds(LEASE.as_secs().cast_signed());
         self.replace_message(tx, org, zone, &format!("{zone} recheck"), lease_end).await
@@ -69,7 +69,7 @@ impl Dns {
         let found = tx.zone_lock_by_id(zone).await?;
         let Some(org) = found.and_then(|zone| zone.org) else { return Ok(()) };
         withdraw_dead_letters(tx, DS_TOPIC, key).await?;
-        let due = self.store.clock_rng().now().plus_seconds(DEAD_LETTER_RETRY_SECONDS);
+        let due = self.store.corrected_now(tx).await?.plus_seconds(DEAD_LETTER_RETRY_SECONDS);
         Ok(self.store.enqueue_for_at(tx, DS_TOPIC, org, key, &DsMessage { zone }, due).await?)
     }
 

@@ -91,7 +91,8 @@ impl Domains {
             if !tx.charge_move(charge.id, ChargeState::Unbilled, ChargeState::Pending).await? {
                 return Err(Error::inconsistent("an unbilled charge changed under the lock of its domain"));
             }
-            let due = self.now().plus_seconds(self.config.request_timeout.as_secs().cast_signed());
+            let now = self.store.corrected_now(tx).await?;
+            let due = now.plus_seconds(self.config.request_timeout.as_secs().cast_signed());
             let (key, message) = (charge.id.to_string(), ChargeMessage { id: charge.id, is_claimed: true });
             self.store.enqueue_for_at(tx, TOPIC, charge.org, &key, &message, due).await?;
         }

@@ -83,18 +83,19 @@ impl MailRelay {
             Err(error) => return Err(DeliveryError::transient(&error)),
         };
         let envelope = Envelope { from: record.sender, to: record.recipients };
-        let is_over = |since: Time| self.mail.store.clock_rng().now() >= since.plus_seconds(RELAY_PERIOD_SECONDS);
         match self.relay.send(&envelope, &message).await {
             Ok(Relayed { id, refused }) => {
                 let relay_id = id.filter(|id| id.len() <= MAX_RELAY_ID_BYTES && !id.contains(char::is_control));
                 Ok(RelayResult { relay_id, bounce: describe(&refused) })
             }
             Err(RelayError::Permanent(reply)) => Ok(RelayResult { relay_id: None, bounce: Some(reply) }),
-            Err(RelayError::Transient(reason)) if failing_since.is_some_and(is_over) => {
+            Err(RelayError::Transient(reason)) => {
+                if !self.mail.store.has_elapsed(failing_since, RELAY_PERIOD_SECONDS).await {
+                    return Err(DeliveryError::Transient(reason));
+                }
                 let bounce = format!("the mail could not be relayed within 48 hours: {reason}");
                 Ok(RelayResult { relay_id: None, bounce: Some(bounce) })
             }
-            Err(RelayError::Transient(reason)) => Err(DeliveryError::Transient(reason)),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Orgs {
         invite: InviteRecord,
         token: &Token,
     ) -> Result<InviteRecord> {
-        let (key, now) = (invite.id.to_string(), self.store.clock_rng().now());
+        let (key, now) = (invite.id.to_string(), self.store.corrected_now(tx).await?);
         if !self.site.sends_mail {
             outbox::withdraw(tx, INVITE, &key).await?;
             return Ok(InviteRecord { mailed_token_hash: None, mailed_by: None, ..invite });

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use kernel::error_chain;
+use kernel::{Time, error_chain};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
 use tokio::sync::Notify;
@@ -94,8 +94,7 @@ impl Delivery {
             }
             Err(DeliveryError::Transient(reason)) => sanitize(&reason),
         };
-        let end = attempt.failing_since.map(|since| since.plus_seconds(RETRY_PERIOD_SECONDS));
-        if end.is_none_or(|end| self.store.clock_rng().now() < end) {
+        if !self.store.has_elapsed(attempt.failing_since, RETRY_PERIOD_SECONDS).await {
             return DeliveryOutcome::Retry(reason);
         }
         let reason = format!("retry period is over; last error: {reason}");
@@ -144,8 +143,9 @@ impl Delivery {
     }
 
     async fn try_renew_lease(&self, attempt: Attempt) -> Result<bool, Error> {
-        let until = self.store.clock_rng().now().plus_seconds(LEASE.as_secs().cast_signed());
         let mut connection = self.store.connection().await?;
+        let now = self.store.corrected_now(&mut connection).await?;
+        let until = now.plus_seconds(LEASE.as_secs().cast_signed());
         attempt.renew(&mut connection, until).await
     }
 
@@ -194,15 +194,17 @@ impl Delivery {
     async fn try_record(&self, attempt: Attempt, outcome: &DeliveryOutcome) -> Result<bool, RecordError> {
         let mut pooled = self.store.connection().await?;
         let connection: &mut Connection = &mut pooled;
-        let now = self.store.clock_rng().now();
+        let now = self.store.corrected_now(connection).await?;
         match outcome {
-            DeliveryOutcome::Delivered(message) => self.record_by_handler(connection, attempt, message, None).await,
+            DeliveryOutcome::Delivered(message) => {
+                self.record_by_handler(connection, attempt, message, None, now).await
+            }
             DeliveryOutcome::Retry(reason) => {
                 let next_attempt_at = now.plus_millis(backoff(self.store.clock_rng(), attempt.number));
                 Ok(attempt.schedule_retry(connection, now, next_attempt_at, reason).await?)
             }
             DeliveryOutcome::DeadLetter { reason, undelivered: Some(message) } => {
-                self.record_by_handler(connection, attempt, message, Some(reason)).await
+                self.record_by_handler(connection, attempt, message, Some(reason), now).await
             }
             DeliveryOutcome::DeadLetter { reason, undelivered: None } => {
                 Ok(attempt.dead_letter(connection, now, reason).await?)
@@ -219,9 +221,9 @@ impl Delivery {
         attempt: Attempt,
         message: &Message,
         dead_letter: Option<&str>,
+        at: Time,
     ) -> Result<bool, RecordError> {
         begin(connection).await?;
-        let at = self.store.clock_rng().now();
         let recording = match dead_letter {
             None => self.handler.on_delivered(connection, message, at),
             Some(_) => self.handler.on_dead_letter(connection, message, at),

@@ -198,7 +198,7 @@ impl Store {
         key: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<()> {
-        self.insert(tx, topic, Uuid::nil(), key, payload, self.clock_rng().now()).await
+        self.insert(tx, topic, Uuid::nil(), key, payload, None).await
     }
 
     /// Enqueues a message of an organization. The organizations of a topic take turns, so that one with many messages does
@@ -214,11 +214,11 @@ impl Store {
         key: &str,
         payload: &(impl Serialize + Sync),
     ) -> Result<()> {
-        self.enqueue_for_at(tx, topic, org, key, payload, self.clock_rng().now()).await
+        self.insert(tx, topic, org.as_uuid(), key, payload, None).await
     }
 
-    /// Enqueues a message of an organization that is due at `due`, or immediately if `due` is in the past. See
-    /// [`Store::enqueue_for`].
+    /// Enqueues a message of an organization that is due at `due`, or immediately if `due` is in the past. Add delays to
+    /// [`Store::corrected_now`]. See [`Store::enqueue_for`].
     ///
     /// # Errors
     /// Returns the errors of [`Store::enqueue`].
@@ -231,7 +231,7 @@ impl Store {
         payload: &(impl Serialize + Sync),
         due: Time,
     ) -> Result<()> {
-        self.insert(tx, topic, org.as_uuid(), key, payload, due).await
+        self.insert(tx, topic, org.as_uuid(), key, payload, Some(due)).await
     }
 
     async fn insert(
@@ -241,10 +241,11 @@ impl Store {
         tenant_id: Uuid,
         key: &str,
         payload: &(impl Serialize + Sync),
-        due: Time,
+        due: Option<Time>,
     ) -> Result<()> {
-        let now = self.clock_rng().now();
-        let next_attempt_at = due.max(now);
+        // Corrected, because other processes deliver the messages of one whose clock is wrong.
+        let now = self.corrected_now(tx).await?;
+        let next_attempt_at = due.map_or(now, |due| due.max(now));
         let id: Uuid = self.clock_rng().id_at(now);
         let payload = serde_json::to_vec(payload).map_err(Error::inconsistent)?;
         let sealed = self.seal(PAYLOAD.associated_data(&id.to_string()), &payload)?;

@@ -52,7 +52,8 @@ pub struct OutboxWorker {
 
 impl Store {
     /// Starts an outbox worker in its own task, so that one topic does not wait for another. Any number of processes
-    /// may run workers for the same topic. The caller must be in a tokio runtime.
+    /// may run workers for the same topic. While the system's clock is wrong, the worker claims no messages. The caller
+    /// must be in a tokio runtime.
     pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
         let (stop, stopping) = watch::channel(false);
         let delivery_loop = DeliveryLoop {
@@ -61,6 +62,7 @@ impl Store {
             deliveries: JoinSet::new(),
             tenants: HashMap::new(),
             last_tenant: Uuid::nil(),
+            is_paused: false,
         };
         OutboxWorker { task: tokio::spawn(delivery_loop.run(stopping)), stop }
     }
@@ -90,6 +92,8 @@ struct DeliveryLoop {
     tenants: HashMap<task::Id, Uuid>,
     /// The tenant after which the next claim begins, so that each tenant gets its turn.
     last_tenant: Uuid,
+    /// Whether the last claim was skipped because the system's clock is wrong.
+    is_paused: bool,
 }
 
 impl DeliveryLoop {
@@ -128,6 +132,10 @@ impl DeliveryLoop {
 
     /// Claims as many messages as may be delivered concurrently. Returns whether more may be due.
     async fn claim(&mut self) -> Result<bool> {
+        self.check_clock().await;
+        if self.is_paused {
+            return Ok(false);
+        }
         let (topic, now, leased_at) = (self.handler.topic(), self.store.clock_rng().now(), Instant::now());
         let free_slots = self.handler.max_concurrency().saturating_sub(self.deliveries.len());
         let until = now.plus_seconds(LEASE.as_secs().cast_signed());
@@ -151,6 +159,17 @@ impl DeliveryLoop {
             self.tenants.insert(task.id(), tenant);
         }
         Ok(more)
+    }
+
+    /// Pauses the worker while the system's clock is wrong. Otherwise it would claim messages before they are due, and
+    /// end them before their retry period is over.
+    async fn check_clock(&mut self) {
+        let lead = self.store.excessive_clock_lead().await;
+        let was_paused = std::mem::replace(&mut self.is_paused, lead.is_some());
+        if let (Some(lead_seconds), false) = (lead, was_paused) {
+            let topic = self.handler.topic();
+            tracing::error!(topic, lead_seconds, "paused an outbox worker: the clock differs from Postgres");
+        }
     }
 
     async fn measure(&self) {

@@ -1,5 +1,6 @@
 //! The store on a real Postgres.
 
+mod clock_check;
 mod outbox;
 mod rate_limits;
 mod rotation;

@@ -1,4 +1,4 @@
-//! Crashed workers, expired leases and lost connections.
+//! Crashed workers, expired leases, lost connections and wrong clocks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use diesel_async::RunQueryDsl as _;
 use kernel::Time;
 use store::outbox::{DeliveryError, Message, OutboxHandler, OutboxWorker};
-use store::{Connection, Error, Result};
-use testkit::keys;
+use store::{Config, Connection, Error, Result, Store};
+use testkit::{TestClock, keys, store_config};
 use tokio::sync::Notify;
 
 use super::kit::{AFTER_LEASE, Arrival, Kit, Receiver, TOPIC, poll_once};
@@ -204,6 +204,58 @@ async fn worker_survives_failing_statements() {
     kit.database.run("ALTER TABLE store.gone RENAME TO outbox").await;
     kit.enqueue("two").await;
     receiver.accept_next("two").await;
+    kit.wait_until_empty().await;
+}
+
+async fn enqueue(store: &Store, key: &str) {
+    let work = async |tx: &mut Connection| store.enqueue(tx, TOPIC, key, &1).await;
+    store.transaction_unaudited(work).await.unwrap();
+}
+
+/// Returns the store of a process with this clock.
+fn open(kit: &Kit, clock: &TestClock, name: &str) -> Store {
+    let (system_clock, application_name) = (clock.clock_rng(), name.to_owned());
+    let config = Config { system_clock, application_name, ..store_config(kit.database.url()) };
+    Store::new(&config, clock.clock_rng()).unwrap()
+}
+
+#[tokio::test]
+async fn clock_that_becomes_wrong_during_a_delivery_does_not_affect_the_message() {
+    let (kit, receiver, clock) = (Kit::start().await, Receiver::new(), TestClock::running());
+    let store = open(&kit, &clock, "test");
+    enqueue(&store, "one").await;
+    kit.database.run("UPDATE store.outbox SET failing_since = now() - interval '71 hours'").await;
+    let _worker = store.spawn_outbox_worker(SlowHandler::new(&receiver));
+    let arrival = receiver.next().await;
+    clock.advance(2 * 24 * 3600);
+    kit.database.run("UPDATE store.outbox SET next_attempt_at = now() + interval '5 s'").await;
+    advance_timers(Duration::from_secs(21)).await;
+    // The renewed lease.
+    let leased = "store.outbox WHERE next_attempt_at BETWEEN now() + interval '10 s' AND now() + interval '1 hour'";
+    kit.wait_for_rows(1, leased).await;
+    arrival.reject(DeliveryError::Transient("451 busy".to_owned()));
+    let retried = "store.outbox WHERE last_error = '451 busy' AND dead_lettered_at IS NULL \
+         AND next_attempt_at < now() + interval '1 hour'";
+    kit.wait_for_rows(1, retried).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_a_process_with_a_wrong_clock_are_delivered_by_another() {
+    let (kit, paused, other) = (Kit::start().await, Receiver::new(), Receiver::new());
+    let (wrong, right) = (TestClock::running(), TestClock::running());
+    wrong.advance(3600);
+    let store = open(&kit, &wrong, "paused");
+    let _worker = store.spawn_outbox_worker(paused.clone());
+    // The worker counts the messages after its first attempt to claim some.
+    kit.wait_for_rows(1, "pg_stat_activity WHERE application_name = 'paused' AND query LIKE '%AS dead%'").await;
+    enqueue(&store, "one").await;
+    let worker = open(&kit, &right, "other").spawn_outbox_worker(other.clone());
+    other.accept_next("one").await;
+    kit.wait_until_empty().await;
+    worker.stop().await;
+    wrong.advance(-3600);
+    enqueue(&store, "two").await;
+    paused.accept_next("two").await;
     kit.wait_until_empty().await;
 }
 

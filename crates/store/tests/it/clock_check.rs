@@ -1,0 +1,64 @@
+//! The comparison of the system's clock with the clock of Postgres.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
+
+use std::time::Duration;
+
+use kernel::Secret;
+use store::{Config, Store};
+use testkit::{TestClock, TestDatabase};
+
+fn open(url: String, clock: &TestClock) -> Store {
+    let config = Config { system_clock: clock.clock_rng(), ..Config::new(Secret::new(url), "test") };
+    Store::new(&config, clock.clock_rng()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lead_of_more_than_five_minutes_is_excessive() {
+    let (database, clock) = (TestDatabase::create().await, TestClock::running());
+    let store = open(database.url(), &clock);
+    for (advanced, sign) in [(0, 0), (600, 1), (-600, 0), (-600, -1), (600, 0)] {
+        clock.advance(advanced);
+        assert_eq!(store.excessive_clock_lead().await.map_or(0, i64::signum), sign, "{advanced}");
+    }
+    let unreachable = open("postgres://svc@127.0.0.1:1/svc".to_owned(), &clock);
+    assert_eq!(unreachable.excessive_clock_lead().await, None);
+}
+
+/// A clock of Postgres that can be moved. Statements without a schema find it before the built-in function.
+const MOVABLE_CLOCK: &str = "
+    CREATE TABLE public.moved AS SELECT interval '0' AS by;
+    CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+        AS 'SELECT pg_catalog.clock_timestamp() + (SELECT by FROM public.moved)';
+    DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
+    END $$";
+
+/// While a machine is suspended, its monotonic clock stops, and the other clocks continue.
+#[tokio::test(flavor = "multi_thread")]
+async fn lead_by_an_earlier_reading_is_checked_with_a_new_one() {
+    let (database, clock) = (TestDatabase::create().await, TestClock::running());
+    database.run(MOVABLE_CLOCK).await;
+    let store = open(database.url(), &clock);
+    assert_eq!(store.excessive_clock_lead().await, None);
+    let suspend = async || {
+        clock.advance(3600);
+        database.run("UPDATE public.moved SET by = by + interval '1 hour'").await;
+    };
+    suspend().await;
+    let earlier = clock.clock_rng().now();
+    assert!(store.corrected_now(&mut store.connection().await.unwrap()).await.unwrap() >= earlier);
+    assert_eq!(store.excessive_clock_lead().await, None);
+    suspend().await;
+    // Longer than the time between two attempts to read the clock of Postgres.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(store.excessive_clock_lead().await, None);
+    // A lead that the new reading confirms.
+    clock.advance(3600);
+    let uncorrected = clock.clock_rng().now();
+    let corrected = store.corrected_now(&mut store.connection().await.unwrap()).await.unwrap();
+    assert!(corrected < uncorrected.plus_seconds(-1800), "{corrected} {uncorrected}");
+    assert!(store.has_elapsed(Some(corrected.plus_seconds(-60)), 30).await);
+    assert!(!store.has_elapsed(Some(uncorrected), 0).await);
+    assert!(!store.has_elapsed(None, 0).await);
+}
