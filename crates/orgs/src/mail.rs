@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::{InviteId, NotificationId, OrgId, Role, Time, Token, TokenKind, UserId};
+use kernel::{ClockRng, InviteId, NotificationId, OrgId, Role, Time, Token, TokenKind, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -46,6 +46,7 @@ pub(crate) struct NotificationMail {
 
 /// The outbox handler of invitation mails.
 pub struct InviteMails {
+    pub clock_rng: ClockRng,
     pub site: Site,
     pub mailer: Arc<dyn Mailer>,
 }
@@ -118,10 +119,18 @@ impl OutboxHandler for InviteMails {
 
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: InviteMail = message.parse()?;
+        // The mail can wait for days, and its link would no longer work.
+        if mail.expires_at <= self.clock_rng.now() {
+            let _ = message.response.set(Value::Bool(false));
+            return Ok(());
+        }
         self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await
     }
 
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
+        if message.response.get() == Some(&Value::Bool(false)) {
+            return Ok(());
+        }
         let mail: InviteMail = message.parse_delivered()?;
         let token = Token::parse(TokenKind::Invite, &mail.token);
         let token = token.ok_or_else(|| store::Error::inconsistent("the queued mail has no token"))?;

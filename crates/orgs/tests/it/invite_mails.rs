@@ -22,7 +22,7 @@ async fn invite(kit: &Kit, org: OrgId, by: UserId) -> String {
 
 /// Delivers all due mails, and returns the tokens of all mails so far.
 async fn mailed(kit: &Kit, mailer: &Arc<FakeMailer>) -> Vec<String> {
-    deliver(kit, invites(mailer)).await;
+    deliver(kit, invites(kit, mailer)).await;
     let link = |mail: orgs::MailMessage| mail.action.unwrap().1.rsplit('/').next().unwrap().to_owned();
     mailer.sent().into_iter().map(link).collect()
 }

@@ -40,8 +40,8 @@ fn transient_error() -> DeliveryError {
     DeliveryError::Transient("451 try again".to_owned())
 }
 
-pub fn invites(mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
-    Arc::new(InviteMails { site: site(), mailer: mailer.clone() })
+pub fn invites(kit: &Kit, mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
+    Arc::new(InviteMails { clock_rng: kit.store.clock_rng().clone(), site: site(), mailer: mailer.clone() })
 }
 
 pub fn notifications(kit: &Kit, mailer: &Arc<FakeMailer>, max_per_recipient: u32) -> Arc<NotificationMails> {
@@ -95,7 +95,7 @@ async fn invitation_mail_names_organization_inviter_role_and_link() {
     let link_token = invite(&kit, org, ada).await;
     assert_eq!(sent_at(&kit, org).await, None);
     kit.advance(30);
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     let [mail] = mailer.sent().try_into().unwrap();
     assert_eq!((mail.to.as_str(), mail.date), ("bob@example.com", queued_at));
     let link = ("Accept the invitation".to_owned(), format!("https://dashboard.example/invites/{link_token}"));
@@ -110,7 +110,7 @@ async fn invitation_mail_names_organization_inviter_role_and_link() {
     assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
     // The mail is sent only once.
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!(mailer.sent().len(), 1);
 }
 
@@ -121,8 +121,21 @@ async fn invitation_mail_names_the_subject_of_an_inviter_without_a_name() {
     let org = kit.org(user, "acme").await.id;
     let mailer = Arc::new(FakeMailer::default());
     invite(&kit, org, user).await;
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!(mailer.sent()[0].subject, "nameless-1 invites you to join acme on Svc");
+}
+
+/// An outage of the mail server or an operator's retry of a dead letter can delay the mail by days.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_of_an_expired_invitation_is_not_sent() {
+    let kit = Kit::start().await;
+    let (org, ada) = acme(&kit).await;
+    let mailer = Arc::new(FakeMailer::default());
+    invite(&kit, org, ada).await;
+    kit.advance(7 * 24 * 3600);
+    deliver(&kit, invites(&kit, &mailer)).await;
+    assert_eq!((mailer.sent(), sent_at(&kit, org).await), (vec![], None));
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,14 +146,14 @@ async fn failed_mail_is_retried_until_it_is_sent_once() {
     invite(&kit, org, ada).await;
     for attempts in 1..=3 {
         mailer.fail_next(transient_error());
-        deliver(&kit, invites(&mailer)).await;
+        deliver(&kit, invites(&kit, &mailer)).await;
         assert_eq!((mailer.sent().len(), sent_at(&kit, org).await), (attempts, None));
         kit.advance(20);
     }
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
     kit.advance(3600);
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     // Three failed attempts and one success. All attempts send the same mail.
     let sent = mailer.sent();
     assert_eq!(sent.len(), 4);
@@ -154,16 +167,16 @@ async fn permanently_failed_mail_stays_unsent_until_the_invitation_is_resent() {
     let mailer = Arc::new(FakeMailer::default());
     mailer.fail_next(DeliveryError::Permanent("550 no such user".to_owned()));
     invite(&kit, org, ada).await;
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     kit.advance(3600);
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!((mailer.sent().len(), sent_at(&kit, org).await), (1, None));
     let dead = "SELECT count(*) FROM store.outbox WHERE dead_lettered_at IS NOT NULL";
     assert_eq!(kit.db_number(dead).await, 1);
 
     let link_token = invite(&kit, org, ada).await;
     assert_eq!(kit.db_number(dead).await, 0);
-    deliver(&kit, invites(&mailer)).await;
+    deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
     let sent = mailer.sent();
     assert!(sent[1].action.as_ref().is_some_and(|(_, link)| link.ends_with(&link_token)));
@@ -205,7 +218,8 @@ async fn delivery_of_an_outdated_mail_does_not_mark_the_invitation_as_sent() {
     let (org, ada) = acme(&kit).await;
     let resending = Arc::new(ResendDuringSend { kit: kit.clone(), org, ada, mailer: FakeMailer::default() });
     resending.mailer.fail_next(transient_error());
-    let mails = || Arc::new(InviteMails { site: site(), mailer: resending.clone() });
+    let clock_rng = || kit.store.clock_rng().clone();
+    let mails = || Arc::new(InviteMails { clock_rng: clock_rng(), site: site(), mailer: resending.clone() });
     invite(&kit, org, ada).await;
     deliver(&kit, mails()).await;
     assert_eq!((resending.mailer.sent().len(), sent_at(&kit, org).await), (2, None));
@@ -243,7 +257,7 @@ async fn only_delivery_of_the_newest_mail_is_recorded() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let mailer = Arc::new(FakeMailer::default());
-    let recorder = Arc::new(MessageRecorder { mails: invites(&mailer), message: Mutex::default() });
+    let recorder = Arc::new(MessageRecorder { mails: invites(&kit, &mailer), message: Mutex::default() });
     let mut messages = Vec::new();
     for _ in 0..2 {
         kit.advance(600);
