@@ -19,7 +19,7 @@ pub struct Observation {
     pub size_bytes: i64,
     /// Whether the database exceeds its size limit, so that sessions are read-only or logins are refused.
     pub read_only: bool,
-    /// The time until which the backups contain all writes.
+    /// The time until which the backups contain all writes; `None` if the node does not know it.
     pub fresh_at: Option<Time>,
     /// The time at which the node last checked stored generations.
     pub checked_at: Option<Time>,
@@ -83,8 +83,12 @@ pub trait ReportRepository {
 
 /// Locks the row, so that the previous values are exact. A node reports a revision that is higher than the current one
 /// only if this schema was restored from a backup. The node then fetches the full state again.
+///
+/// A node does not know the state of backups when it starts, or before its first backup of a database that moved to it.
+/// So only a report with `fresh_at` ends a failure.
 const OBSERVE: &str = "UPDATE databases.databases d SET applied_revision = $3, ready = $4, size_bytes = $5, \
-        read_only = $6, fresh_at = $7, backup_failed = $8, recovered_key = coalesce($9, d.recovered_key) \
+        read_only = $6, fresh_at = coalesce($7, d.fresh_at), \
+        backup_failed = $8 OR $7 IS NULL AND d.backup_failed, recovered_key = coalesce($9, d.recovered_key) \
     FROM ( \
         SELECT id, read_only, backup_failed, recovered_key FROM databases.databases \
         WHERE id = $1 AND project_id = $2 AND applied_revision <= $3 \

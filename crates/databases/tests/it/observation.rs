@@ -27,9 +27,20 @@ async fn each_crossing_of_the_size_limit_is_notified_once() {
 async fn failing_backups_are_notified_once_until_the_next_success() {
     let kit = Kit::start().await;
     let (at, id) = kit.database("shop").await;
-    for (error, raised) in [(None, 0), (Some("a"), 1), (Some("a"), 0), (Some("b"), 0), (None, 0), (Some("b"), 1)] {
+    let (unknown, known) = (None, Some(kit.now()));
+    for (error, fresh_at, raised) in [
+        (None, unknown, 0),
+        (Some("a"), unknown, 1),
+        (Some("a"), unknown, 0),
+        (Some("b"), known, 0),
+        // The node restarted, and has not read the state of backups yet.
+        (None, unknown, 0),
+        (Some("b"), known, 0),
+        (None, known, 0),
+        (Some("b"), known, 1),
+    ] {
         let backup_error = error.map(str::to_owned);
-        kit.observe(at, Observation { backup_error, ..observation(id, 1) }, None).await;
+        kit.observe(at, Observation { backup_error, fresh_at, ..observation(id, 1) }, None).await;
         let notices = kit.notices.take();
         assert_eq!(notices.len(), raised);
         for notice in notices {
@@ -114,6 +125,27 @@ async fn stale_backups_are_notified_once() {
     assert_eq!(notify().await, []);
     kit.advance(3 * HOUR);
     assert_eq!(notify().await, stale(Some(fresh)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moved_database_keeps_the_age_of_its_backups() {
+    let kit = Kit::start().await;
+    let (at, id) = kit.database("shop").await;
+    let fresh = kit.now();
+    kit.observe(at, Observation { fresh_at: Some(fresh), ..observation(id, 1) }, None).await;
+    kit.advance(3 * HOUR);
+    // The new node has not made a backup yet.
+    kit.observe(at, observation(id, 1), None).await;
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 0);
+    kit.advance(1);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 1);
+    assert_eq!(kit.notices.take(), [Notice::BackupStale { project: shop(at), since: Some(fresh) }]);
+    let newer = kit.now();
+    kit.observe(at, Observation { fresh_at: Some(newer), ..observation(id, 1) }, None).await;
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 0);
+    kit.advance(3 * HOUR + 1);
+    assert_eq!(kit.databases.notify_stale().await.unwrap(), 1);
+    assert_eq!(kit.notices.take(), [Notice::BackupStale { project: shop(at), since: Some(newer) }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

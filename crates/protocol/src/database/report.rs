@@ -24,7 +24,8 @@ pub struct DatabaseReport {
     pub size_bytes: u64,
     /// Whether the database exceeds its size limit, so that sessions are read-only or logins are refused.
     pub read_only: bool,
-    /// The time (RFC 3339) up to which the last good generation contains all writes; null before the first one.
+    /// The time (RFC 3339) up to which the last good generation contains all writes. Null if the node does not know it:
+    /// the control plane then keeps the last reported time.
     #[cfg_attr(feature = "openapi", schema(required))]
     #[serde(deserialize_with = "nullable")]
     pub fresh_at: Option<String>,
@@ -32,7 +33,8 @@ pub struct DatabaseReport {
     #[cfg_attr(feature = "openapi", schema(required))]
     #[serde(deserialize_with = "nullable")]
     pub checked_at: Option<String>,
-    /// Why backups fail, for the project's members: a clause without a full stop. Null after a success.
+    /// Why backups fail, for the project's members: a clause without a full stop. Null after a success. Null
+    /// without `freshAt` does not end an earlier failure.
     #[cfg_attr(feature = "openapi", schema(required, max_length = 1000))]
     #[serde(deserialize_with = "message")]
     pub backup_error: Option<String>,
