@@ -109,8 +109,14 @@ pub trait MessageRepository {
     /// Locks the mails to which the relay gave this id until the transaction ends, and returns them, newest first.
     async fn message_lock_by_relay_id(&mut self, relay_id: &str) -> Result<Vec<MessageRecord>>;
 
-    /// Returns mails of a project that are older than `before`.
-    async fn message_list_old(&mut self, project: ProjectId, before: Time, limit: i64) -> Result<Vec<MailId>>;
+    /// Returns mails of a project that are older than `before`, with ids above `after`, in the order of the ids.
+    async fn message_list_old(
+        &mut self,
+        project: ProjectId,
+        before: Time,
+        after: MailId,
+        limit: i64,
+    ) -> Result<Vec<MailId>>;
 
     /// Returns those of these ids that are in the log.
     async fn message_list_known(&mut self, ids: &[MailId]) -> Result<Vec<MailId>>;
@@ -236,11 +242,16 @@ impl MessageRepository for Connection {
         Ok(query.order(messages::id.desc()).for_update().load(self).await?)
     }
 
-    async fn message_list_old(&mut self, project: ProjectId, before: Time, limit: i64) -> Result<Vec<MailId>> {
-        let old = messages::project_id.eq(project).and(messages::created_at.lt(before));
-        let query =
-            messages::table.filter(old.and(messages::direction.eq_any(MailDirection::ALL))).select(messages::id);
-        Ok(query.limit(limit).load(self).await?)
+    async fn message_list_old(
+        &mut self,
+        project: ProjectId,
+        before: Time,
+        after: MailId,
+        limit: i64,
+    ) -> Result<Vec<MailId>> {
+        let old = messages::project_id.eq(project).and(messages::created_at.lt(before)).and(messages::id.gt(after));
+        let query = messages::table.filter(old.and(messages::direction.eq_any(MailDirection::ALL))).order(messages::id);
+        Ok(query.select(messages::id).limit(limit).load(self).await?)
     }
 
     async fn message_list_known(&mut self, ids: &[MailId]) -> Result<Vec<MailId>> {

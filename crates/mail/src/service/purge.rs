@@ -4,6 +4,7 @@ use kernel::{MailId, Plan, ProjectId, Time, error_chain};
 use store::{BATCH_SIZE, Connection, is_full_batch};
 
 use super::{Mail, Result};
+use crate::error::MailError;
 use crate::repository::{
     DeletedMessages, DeliveryRepository as _, MailboxRepository as _, MessageRepository as _,
     NotificationRepository as _, SuppressionRepository as _,
@@ -26,8 +27,22 @@ const ORPHAN_BATCH: usize = 500;
 /// The suppressions that a project keeps. They are counted once an hour.
 const MAX_SUPPRESSIONS: i64 = 20_000;
 
-/// After this number of consecutive failures, a run stops, because the others would probably fail too.
-const MAX_FAILURES: usize = 10;
+/// After this number of consecutive failures, a run stops, because the mail store is probably unavailable.
+const MAX_FAILURES: usize = 9;
+
+/// After this number of consecutive failed messages of a project, a run continues with the next project.
+const MAX_FAILURES_IN_PROJECT: usize = 3;
+
+/// The failures of a run, which continues with the other messages and projects.
+#[derive(Default)]
+struct Failures {
+    /// The failures since the last deletion of a message or a mailbox. Many projects have nothing to delete, so their
+    /// success does not mean that the mail store is available.
+    consecutive: usize,
+    /// The number of these failures that are messages of the current project.
+    in_project: usize,
+    last: Option<MailError>,
+}
 
 impl Mail {
     /// Starts the deletion of the mail of purged projects, in the transaction that purges them.
@@ -49,41 +64,79 @@ impl Mail {
         Ok(connection.partition_drop(now.plus_seconds(-PARTITION_DAYS * DAY)).await?)
     }
 
-    /// Deletes mail whose retention is over, with its raw messages, and suppressions above the limit.
+    /// Deletes mail whose retention is over, with its raw messages, and suppressions above the limit. Logs the failure
+    /// of a message or a project, and continues with the others.
     ///
     /// # Errors
-    /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
+    /// Returns the last failure: [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_old(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
+        let mut failures = Failures::default();
         for (project, plan) in self.mailboxes(now).await? {
-            let trimmed = self.store.connection().await?.suppression_trim(project, MAX_SUPPRESSIONS).await?;
-            if trimmed > 0 {
-                tracing::info!(%project, trimmed, "deleted the oldest suppressions of a project");
+            let result = self.purge_mailbox(project, plan, now, &mut failures).await;
+            failures.record(project, result);
+            if failures.are_too_many() {
+                break;
             }
-            // The mail of a deleted project is deleted with the project.
-            let Some(plan) = plan else { continue };
-            let days = i64::from(self.limits.for_plan(plan).mail_log_days);
-            self.delete_before(project, now.plus_seconds(-days * DAY)).await?;
         }
+        failures.result()
+    }
+
+    async fn purge_mailbox(
+        &self,
+        project: ProjectId,
+        plan: Option<Plan>,
+        now: Time,
+        failures: &mut Failures,
+    ) -> Result<()> {
+        let trimmed = self.store.connection().await?.suppression_trim(project, MAX_SUPPRESSIONS).await?;
+        if trimmed > 0 {
+            tracing::info!(%project, trimmed, "deleted the oldest suppressions of a project");
+        }
+        // The mail of a deleted project is deleted with the project.
+        let Some(plan) = plan else { return Ok(()) };
+        let days = i64::from(self.limits.for_plan(plan).mail_log_days);
+        self.delete_before(project, now.plus_seconds(-days * DAY), failures).await?;
         Ok(())
     }
 
     /// Deletes the raw messages that have no row in the log, because their submission was refused after the message was
     /// stored, the mail node did not commit them, or the process was killed. Recent messages can belong to a submission
-    /// or a hand-over in progress. If the mail node commits later, it uploads the message again first.
+    /// or a hand-over in progress. If the mail node commits later, it uploads the message again first. Logs the failure
+    /// of a message or a project, and continues with the others.
     ///
     /// # Errors
-    /// Returns [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
+    /// Returns the last failure: [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_orphans(&self) -> Result<()> {
         let now = self.store.clock_rng().now();
         let since = MailId::earliest_at(now.plus_seconds(-ORPHAN_DAYS * DAY));
         let before = now.plus_seconds(-DAY);
+        let mut failures = Failures::default();
         for (project, _) in self.mailboxes(now).await? {
-            let messages = self.raws.list(project, since, before).await?;
-            for batch in messages.chunks(ORPHAN_BATCH) {
-                let known = self.store.connection().await?.message_list_known(batch).await?;
-                for orphan in batch.iter().filter(|id| !known.contains(id)) {
-                    self.delete_orphan(project, *orphan, before).await?;
+            let result = self.delete_orphans(project, since, before, &mut failures).await;
+            failures.record(project, result);
+            if failures.are_too_many() {
+                break;
+            }
+        }
+        failures.result()
+    }
+
+    async fn delete_orphans(
+        &self,
+        project: ProjectId,
+        since: MailId,
+        before: Time,
+        failures: &mut Failures,
+    ) -> Result<()> {
+        let messages = self.raws.list(project, since, before).await?;
+        for batch in messages.chunks(ORPHAN_BATCH) {
+            let known = self.store.connection().await?.message_list_known(batch).await?;
+            for orphan in batch.iter().filter(|id| !known.contains(id)) {
+                let result = self.delete_orphan(project, *orphan, before).await;
+                failures.record_message(project, *orphan, result);
+                if failures.are_too_many_in_project() {
+                    return Ok(());
                 }
             }
         }
@@ -120,48 +173,61 @@ impl Mail {
     /// # Errors
     /// Returns the last error of a project: [`crate::MailError::MailStore`] or [`crate::MailError::Store`].
     pub async fn purge_deleted(&self) -> Result<()> {
-        let (mut result, mut skipped, mut failures) = (Ok(()), 0, 0);
+        let (mut failures, mut kept) = (Failures::default(), 0);
         loop {
-            let projects = self.store.connection().await?.mailbox_list_purged(BATCH_SIZE, skipped).await?;
+            let projects = self.store.connection().await?.mailbox_list_purged(BATCH_SIZE, kept).await?;
             for project in &projects {
-                match self.delete_mailbox(*project).await {
-                    Ok(()) => failures = 0,
-                    Err(error) => {
-                        tracing::warn!(%project, error = %error_chain(&error), "failed to delete a project's mail");
-                        (skipped, failures, result) = (skipped + 1, failures + 1, Err(error));
-                    }
+                let is_deleted = self.delete_mailbox(*project, &mut failures).await;
+                if failures.record(*project, is_deleted) == Some(true) {
+                    failures.consecutive = 0;
+                } else {
+                    kept += 1;
                 }
-                if failures == MAX_FAILURES {
-                    return result;
+                if failures.are_too_many() {
+                    return failures.result();
                 }
             }
             if !is_full_batch(projects.len()) {
-                return result;
+                return failures.result();
             }
         }
     }
 
-    async fn delete_mailbox(&self, project: ProjectId) -> Result<()> {
+    /// Deletes the mailbox of a purged project. Returns false if a message cannot be deleted.
+    async fn delete_mailbox(&self, project: ProjectId, failures: &mut Failures) -> Result<bool> {
         // A raw message can exist without a row, if a process was killed between storing the message and committing the
         // row.
         self.raws.delete_project(project).await?;
-        self.delete_before(project, self.store.clock_rng().now().plus_seconds(1)).await?;
+        if !self.delete_before(project, self.store.clock_rng().now().plus_seconds(1), failures).await? {
+            return Ok(false);
+        }
         let mut connection = self.store.connection().await?;
         connection.suppression_purge(project).await?;
-        Ok(connection.mailbox_delete(project).await?)
+        connection.mailbox_delete(project).await?;
+        Ok(true)
     }
 
     /// Deletes the mail of a project that is older than this time. Deletes a raw message before its row, so that a
-    /// killed process leaves no message without a row.
-    async fn delete_before(&self, project: ProjectId, before: Time) -> Result<()> {
+    /// killed process leaves no message without a row. Returns false if a message cannot be deleted.
+    async fn delete_before(&self, project: ProjectId, before: Time, failures: &mut Failures) -> Result<bool> {
+        let (mut is_complete, mut after) = (true, MailId::earliest_at(Time::UNIX_EPOCH));
         loop {
-            let old = self.store.connection().await?.message_list_old(project, before, BATCH_SIZE).await?;
+            let old = self.store.connection().await?.message_list_old(project, before, after, BATCH_SIZE).await?;
+            let mut deleted = Vec::with_capacity(old.len());
             for mail in &old {
-                self.raws.delete(project, *mail).await?;
+                let result = self.raws.delete(project, *mail).await;
+                if failures.record_message(project, *mail, result) {
+                    deleted.push(*mail);
+                }
+                if failures.are_too_many_in_project() {
+                    break;
+                }
             }
-            self.delete_rows(project, &old).await?;
-            if !is_full_batch(old.len()) {
-                return Ok(());
+            self.delete_rows(project, &deleted).await?;
+            is_complete &= deleted.len() == old.len();
+            match old.last() {
+                Some(last) if is_full_batch(old.len()) && !failures.are_too_many_in_project() => after = *last,
+                _ => return Ok(is_complete),
             }
         }
     }
@@ -178,5 +244,50 @@ impl Mail {
                 Ok(tx.mailbox_subtract(project, bytes).await?)
             })
             .await
+    }
+}
+
+impl Failures {
+    /// Logs and counts the failure of a message. Returns whether it was deleted.
+    fn record_message(&mut self, project: ProjectId, mail: MailId, result: Result<()>) -> bool {
+        let Err(error) = result else {
+            (self.consecutive, self.in_project) = (0, 0);
+            return true;
+        };
+        tracing::warn!(%project, %mail, error = %error_chain(&error), "failed to delete a raw message");
+        self.count(error);
+        self.in_project += 1;
+        false
+    }
+
+    /// Logs and counts another failure of a project. Returns its result.
+    fn record<T>(&mut self, project: ProjectId, result: Result<T>) -> Option<T> {
+        self.in_project = 0;
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                tracing::warn!(%project, error = %error_chain(&error), "failed to delete mail of a project");
+                self.count(error);
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, error: MailError) {
+        self.consecutive += 1;
+        self.last = Some(error);
+    }
+
+    const fn are_too_many(&self) -> bool {
+        self.consecutive >= MAX_FAILURES
+    }
+
+    const fn are_too_many_in_project(&self) -> bool {
+        self.in_project == MAX_FAILURES_IN_PROJECT
+    }
+
+    /// Returns the last failure.
+    fn result(self) -> Result<()> {
+        self.last.map_or(Ok(()), Err)
     }
 }

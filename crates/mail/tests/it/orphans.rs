@@ -1,4 +1,4 @@
-//! The deletion of messages without a row, concurrently with uploads.
+//! The deletion of messages without a row, concurrently with uploads, and in a store that refuses a deletion.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use std::{fmt, fs};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use kernel::{ClockRng, Limits};
+use mail::Target;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use objects::{Store, StoreConfig};
 use tempfile::TempDir;
@@ -22,21 +23,22 @@ use crate::kit::Kit;
 
 const DAY: i64 = 24 * 3600;
 
-/// A folder in which each object with the content `uploaded again` is written again after it is listed.
+/// A folder in which each object with the content `uploaded again` is written again after it is listed, and each object
+/// with the content `locked` cannot be deleted.
 #[derive(Debug)]
-struct Rewriting {
+struct FaultyStore {
     folder: PathBuf,
     objects: Arc<dyn ObjectStore>,
 }
 
-impl fmt::Display for Rewriting {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Rewriting")
+        f.write_str("FaultyStore")
     }
 }
 
 #[async_trait::async_trait]
-impl ObjectStore for Rewriting {
+impl ObjectStore for FaultyStore {
     async fn put_multipart_opts(&self, path: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
         self.objects.put_multipart_opts(path, options).await
     }
@@ -46,7 +48,14 @@ impl ObjectStore for Rewriting {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.objects.delete_stream(paths)
+        let folder = self.folder.clone();
+        let checked = paths.map(move |path| match path {
+            Ok(path) if fs::read(folder.join(path.as_ref())).is_ok_and(|content| content == b"locked") => {
+                Err(Error::Generic { store: "FaultyStore", source: "the object is locked".into() })
+            }
+            path => path,
+        });
+        self.objects.delete_stream(checked.boxed())
     }
 
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
@@ -73,27 +82,74 @@ impl ObjectStore for Rewriting {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn message_that_is_uploaded_again_is_kept() {
+async fn start() -> Kit {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_owned();
     let opened = StoreConfig::Folder(path.clone()).open().unwrap();
-    let objects = Arc::new(Rewriting { folder: path.clone(), objects: Arc::clone(&opened.objects) });
+    let objects = Arc::new(FaultyStore { folder: path, objects: Arc::clone(&opened.objects) });
     let kit = Kit::on_objects(folder, Store { objects, ..opened }, Limits::default(), |mail| mail).await;
     // The age of a message depends on the file system's clock, not on the clock of the tests.
-    let now = ClockRng::system().now().unix_seconds();
-    kit.advance(now - kit.now().unix_seconds());
+    kit.advance(ClockRng::system().now().unix_seconds() - kit.now().unix_seconds());
+    kit
+}
+
+/// Uploads a message of a project, replaces its content if it is not empty, and makes it two days old.
+async fn upload(kit: &Kit, project: Target, content: &str) {
+    let id = kit.new_id();
+    kit.upload(project, id, MESSAGE).await.unwrap();
+    let path = kit.folder.path().join(project.project.to_string()).join(id.to_string());
+    if !content.is_empty() {
+        fs::write(&path, content).unwrap();
+    }
+    let two_days_ago = Duration::from_secs((kit.now().unix_seconds() - 2 * DAY).unsigned_abs());
+    File::options().write(true).open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH + two_days_ago).unwrap();
+}
+
+/// Returns the contents of the stored messages of a project.
+fn contents(kit: &Kit, project: Target) -> Vec<String> {
+    let entries = fs::read_dir(kit.folder.path().join(project.project.to_string())).unwrap();
+    entries.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_that_is_uploaded_again_is_kept() {
+    let kit = start().await;
     let shop = kit.project("shop").await;
-    for _ in 0..2 {
-        kit.upload(shop, kit.new_id(), MESSAGE).await.unwrap();
-    }
-    let uploads = || fs::read_dir(path.join(shop.project.to_string())).unwrap().map(|entry| entry.unwrap().path());
-    fs::write(uploads().next().unwrap(), "uploaded again").unwrap();
-    for upload in uploads() {
-        let two_days_ago = SystemTime::UNIX_EPOCH + Duration::from_secs((now - 2 * DAY).unsigned_abs());
-        File::options().write(true).open(upload).unwrap().set_modified(two_days_ago).unwrap();
-    }
+    upload(&kit, shop, "").await;
+    upload(&kit, shop, "uploaded again").await;
     kit.mail.purge_orphans().await.unwrap();
-    let kept: Vec<_> = uploads().map(|upload| fs::read(upload).unwrap()).collect();
-    assert_eq!(kept, [b"uploaded again"]);
+    assert_eq!(contents(&kit, shop), ["uploaded again"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_that_cannot_be_deleted_does_not_keep_other_messages() {
+    let kit = start().await;
+    let shop = kit.project("shop").await;
+    // Projects and messages are processed in the order of their ids.
+    kit.advance(1);
+    let blog = kit.project("blog").await;
+    upload(&kit, shop, "locked").await;
+    kit.advance(1);
+    upload(&kit, shop, "").await;
+    upload(&kit, blog, "").await;
+    kit.mail.purge_orphans().await.unwrap_err();
+    assert_eq!(contents(&kit, shop), ["locked"]);
+    assert_eq!(kit.objects(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_ends_after_failures_of_consecutive_projects() {
+    let kit = start().await;
+    for (project, content) in
+        [("a", "locked"), ("b", "locked"), ("c", ""), ("d", "locked"), ("e", "locked"), ("f", "locked"), ("g", "")]
+    {
+        let target = kit.project(project).await;
+        for _ in 0..4 {
+            upload(&kit, target, content).await;
+        }
+        kit.advance(1);
+    }
+    // Only the messages of `c` are deleted. The run ends before `g`.
+    kit.mail.purge_orphans().await.unwrap_err();
+    assert_eq!(kit.objects(), 24);
 }

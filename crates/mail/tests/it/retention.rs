@@ -33,6 +33,38 @@ async fn mail_is_deleted_after_the_days_of_the_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn mail_that_cannot_be_deleted_does_not_keep_other_mail() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    // Projects are processed in the order of their ids.
+    kit.advance(1);
+    let blog = kit.project("blog").await;
+    let mut stuck = Vec::new();
+    for _ in 0..10 {
+        let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+        // The store deletes only files.
+        let object = kit.folder.path().join(shop.project.to_string()).join(id.to_string());
+        std::fs::remove_file(&object).unwrap();
+        std::fs::create_dir(&object).unwrap();
+        stuck.push((id, object));
+        kit.advance(1);
+        for project in [shop, blog] {
+            kit.submit(project, outgoing(&["ada@example.org"])).await.unwrap();
+        }
+        kit.advance(1);
+    }
+    kit.advance(30 * DAY + 1);
+    kit.mail.purge_old().await.unwrap_err();
+    assert_eq!((kit.db_number("SELECT count(*) FROM mail.messages").await, kit.objects()), (10, 10));
+    for (id, object) in stuck {
+        assert_eq!(kit.entry(shop, id).await.id, id);
+        std::fs::remove_dir(object).unwrap();
+    }
+    kit.mail.purge_old().await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mail_is_kept_as_on_the_pro_plan_for_some_time_after_its_end() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
