@@ -73,13 +73,20 @@ pub async fn erase(core: Core, repositories: Repositories) {
 }
 
 async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<()> {
-    let erasable = core.erasable().await?;
-    for id in &erasable {
-        repositories.erase(id).await?;
-        tracing::info!(repository = id, "erased a deleted repository");
+    let mut erased = Vec::new();
+    for id in core.erasable().await? {
+        match repositories.erase(&id).await {
+            Ok(()) => {
+                tracing::info!(repository = id, "erased a deleted repository");
+                erased.push(id);
+            }
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), repository = id, "failed to erase a deleted repository");
+            }
+        }
     }
-    if !erasable.is_empty() {
-        core.erased(erasable).await?;
+    if !erased.is_empty() {
+        core.erased(erased).await?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use super::Kit;
 use crate::support::eventually;
 
@@ -93,4 +95,25 @@ async fn is_repacked(path: &str) {
     assert_eq!(work.git(&["--git-dir", bare, "cat-file", "-t", &deleted]), "commit");
     work.git(&["push", "--quiet", "origin", "HEAD:refs/heads/large"]);
     work.git(&["--git-dir", bare, "fsck", "--full"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_that_cannot_be_erased_does_not_keep_others() {
+    let mut kit = Kit::start().await;
+    // The repositories of the folder `00`, whose ids end with these characters, cannot be moved.
+    std::fs::write(kit.node.folder().join("repos/00"), "").unwrap();
+    let deleted = "INSERT INTO git.repositories (id, project_id, name, visibility, default_branch, created_at, \
+                       updated_at, erase_at) \
+                   SELECT ('00000000-0000-7000-8000-00000000000' || n)::uuid, id, 'deleted' || n, 'private', 'main', \
+                       now(), now(), '2020-01-01'::timestamptz + n * interval '1 s' \
+                   FROM projects.projects, generate_series(0, 1) n";
+    kit.app.db_execute(deleted).await.unwrap();
+    // The node erases repositories after each start.
+    kit.node.kill();
+    kit.node.restart().await;
+    eventually("the other repository is erased", async || {
+        let rows = kit.app.db_rows("SELECT name FROM git.repositories").await;
+        (rows == [json!({ "name": "deleted0" })]).then_some(())
+    })
+    .await;
 }
