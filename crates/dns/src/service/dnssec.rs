@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, InvalidFields, OrgId, Time};
+use kernel::{InvalidField, InvalidFields, OrgId, Time, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -147,7 +147,8 @@ impl Dns {
     /// Runs all due signer checks and returns their number. Several processes share the work.
     ///
     /// # Errors
-    /// Returns [`DnsError::Store`]. Results that were recorded before the error are kept.
+    /// Returns [`DnsError::Store`]. If the result of a check cannot be recorded, the results of the concurrent checks
+    /// still are.
     pub async fn check_signers(&self, signer: &Signer) -> Result<usize> {
         let mut checked = 0;
         loop {
@@ -163,9 +164,16 @@ impl Dns {
             // Run the checks concurrently, so that an unreachable signer costs one timeout instead of one for each
             // zone.
             let results = join_all(due.iter().map(|check| signer.check(&check.name))).await;
+            let mut recorded = Ok(());
             for (check, result) in due.iter().zip(results) {
-                self.record_check(check, result.map_err(|error| error.to_string())).await?;
+                // A check that is not recorded is repeated when its lease expires.
+                if let Err(error) = self.record_check(check, result.map_err(|error| error.to_string())).await {
+                    let zone = check.name.as_str();
+                    tracing::warn!(zone, error = %error_chain(&error), "failed to record a signer check");
+                    recorded = Err(error);
+                }
             }
+            recorded?;
         }
     }
 

@@ -82,3 +82,30 @@ async fn new_key_of_a_signer_that_refused_queries_is_recorded() {
     assert_eq!((wanted().await, queued().await), (vec![2], 2));
     assert_eq!(kit.dns.dnssec(kit.org, ZONE).await.unwrap().ds[0].key_tag, 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_that_cannot_be_recorded_does_not_drop_those_of_other_zones() {
+    const OTHER: &str = "example.com";
+    let kit = Kit::start().await;
+    let fake = FakeSigner::start().await;
+    fake.set_key(1);
+    let signer = fake.client(kit.store.clock_rng().clone());
+    kit.create(kit.org, OTHER).await.unwrap();
+    for zone in [ZONE, OTHER] {
+        kit.dns.dnssec_switch(&actor(), kit.org, zone, DnssecSwitch { enabled: true }).await.unwrap();
+        kit.advance(1);
+    }
+    kit.db_execute(
+        "CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'a failure of this test'; END $$; \
+         CREATE TRIGGER fail BEFORE UPDATE OF signer ON dns.zones FOR EACH ROW \
+         WHEN (NEW.name = 'example.org') EXECUTE FUNCTION public.fail()",
+    )
+    .await;
+    kit.advance(5);
+    kit.dns.check_signers(&signer).await.unwrap_err();
+    for (zone, is_recorded) in [(ZONE, false), (OTHER, true)] {
+        let dnssec = kit.dns.dnssec(kit.org, zone).await.unwrap();
+        assert_eq!(dnssec.signer.is_some(), is_recorded, "{zone}");
+    }
+}
