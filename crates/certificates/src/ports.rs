@@ -213,7 +213,7 @@ pub trait Projects: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The certificate of a hostname expires soon, and its renewal failed.
-    RenewalFailed { project: NamedProject, hostname: String, reason: String },
+    RenewalFailed { project: NamedProject, hostname: String, reason: String, expires_at: Time },
 }
 
 /// Access to organizations.

@@ -74,7 +74,7 @@ pub trait Organizations: Send + Sync {
 pub enum Notice {
     /// The database exceeds the size limit of the plan, and cannot be written to.
     DatabaseLimit { project: NamedProject, limit_bytes: u64 },
-    /// A backup failed.
+    /// A backup failed. `reason` also states the consequence, and can have several sentences.
     BackupFailed { project: NamedProject, reason: String },
     /// No backup contains the writes since this time, or there is no backup at all.
     BackupStale { project: NamedProject, since: Option<Time> },

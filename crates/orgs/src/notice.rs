@@ -6,7 +6,7 @@ use kernel::{NamedProject, Time};
 
 use crate::model::NotificationKind;
 
-/// A notification to raise. `reason` is a human-readable clause without a full stop.
+/// A notification to raise. `reason` is a human-readable clause without a full stop, unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A project was not created because the plan allows at most `limit` projects.
@@ -19,7 +19,8 @@ pub enum Notice {
     AiCreditLimit,
     /// A write to the project's database was refused.
     DatabaseLimit { project: NamedProject, limit_bytes: u64 },
-    /// A backup of the project's database failed.
+    /// A backup of the project's database failed. `reason` also states the consequence, and can have several
+    /// sentences.
     BackupFailed { project: NamedProject, reason: String },
     /// The project's database has had no successful backup since this time, or never if `since` is `None`.
     BackupStale { project: NamedProject, since: Option<Time> },
@@ -39,8 +40,8 @@ pub enum Notice {
     HostnameTakenOver { project: NamedProject, hostname: String },
     /// The project took over a hostname of another project.
     HostnameAcquired { project: NamedProject, hostname: String },
-    /// The certificate of a hostname of the project was not issued.
-    CertificateFailed { project: NamedProject, hostname: String, reason: String },
+    /// The certificate of a hostname of the project expires soon or has expired, and was not renewed.
+    CertificateFailed { project: NamedProject, hostname: String, reason: String, expires_at: Time },
     /// Another organization took over these zones, at least one. `record` is the name of the TXT record that proves its
     /// ownership.
     ZonesTakenOver { zones: Vec<String>, record: String },
@@ -121,10 +122,7 @@ impl Notice {
                     mib(*limit_bytes)
                 ),
             ),
-            Self::BackupFailed { project, reason } => (
-                format!("The backup of {project} failed"),
-                format!("{reason}. The platform retries the backup. Earlier backups are not affected."),
-            ),
+            Self::BackupFailed { project, reason } => (format!("The backup of {project} failed"), format!("{reason}.")),
             Self::BackupStale { project, since: Some(since) } => (
                 format!("The backup of {project} is out of date"),
                 format!("The last successful backup of the database was at {since}."),
@@ -178,9 +176,12 @@ impl Notice {
                      belongs to {project}."
                 ),
             ),
-            Self::CertificateFailed { project, hostname, reason } => (
-                format!("{hostname} has no certificate"),
-                format!("{reason}. The platform retries the order. Check the hostname's DNS records in {project}."),
+            Self::CertificateFailed { project, hostname, reason, expires_at } => (
+                format!("The certificate of {hostname} was not renewed"),
+                format!(
+                    "{reason}. The platform retries the order. Without a renewal, browsers reject the certificate \
+                     from {expires_at} on. Check the hostname's DNS records in {project}."
+                ),
             ),
             Self::ZonesTakenOver { zones, record } => {
                 let names = listed(zones);

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::backup::{BackupError, report_text};
+use super::backup::{BackupError, failure_text};
 use super::create::SizeLimits;
 use super::credential::OwnLogins;
 use super::logins::Logins;
@@ -141,7 +141,8 @@ impl Project {
     /// another generation.
     fn report_failed_recovery(&self, step: &Step, error: &anyhow::Error) {
         if let (Step::Recover { .. }, Some(error)) = (step, BackupError::permanent(error)) {
-            let text = report_text(&format!("the missing database cannot be restored: {error}"));
+            let error = format!("the missing database cannot be restored: {error}");
+            let text = failure_text(&error, "It stays offline until you restore another backup");
             self.shared.statuses.update(&self.id, |report| report.backup_error = Some(text));
         }
     }

@@ -201,8 +201,8 @@ struct OrgsPort(Orgs);
 #[async_trait]
 impl Organizations for OrgsPort {
     async fn raise(&self, tx: &mut Connection, org: OrgId, notice: Notice) -> store::Result<()> {
-        let Notice::RenewalFailed { project, hostname, reason } = notice;
-        let notice = orgs::Notice::CertificateFailed { project, hostname, reason };
+        let Notice::RenewalFailed { project, hostname, reason, expires_at } = notice;
+        let notice = orgs::Notice::CertificateFailed { project, hostname, reason, expires_at };
         self.0.raise(tx, org, notice).await.map(drop).map_err(|error| error.into_store_error())
     }
 }

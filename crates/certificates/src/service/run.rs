@@ -323,7 +323,7 @@ impl Certificates {
                 let expiring = expires_at.filter(|expires_at| *expires_at <= now.plus_seconds(EXPIRING_SECONDS));
                 let notified_expiry = match expiring.filter(|expiry| current.notified_expiry != Some(*expiry)) {
                     Some(expiry) => {
-                        self.notify(tx, &current, message).await?;
+                        self.notify(tx, &current, message, expiry).await?;
                         Some(expiry)
                     }
                     None => current.notified_expiry,
@@ -367,10 +367,16 @@ impl Certificates {
         Ok(end.map_or(retry_at, |end| retry_at.max(end)))
     }
 
-    async fn notify(&self, tx: &mut Connection, name: &NameRecord, reason: &str) -> store::Result<()> {
+    async fn notify(
+        &self,
+        tx: &mut Connection,
+        name: &NameRecord,
+        reason: &str,
+        expires_at: Time,
+    ) -> store::Result<()> {
         let Some(project) = tx.hostname_find_project(&name.name).await? else { return Ok(()) };
         let (hostname, reason) = (name.name.clone(), reason.to_owned());
-        let notice = Notice::RenewalFailed { project, hostname, reason };
+        let notice = Notice::RenewalFailed { project, hostname, reason, expires_at };
         self.ports.organizations.raise(tx, name.org, notice).await
     }
 

@@ -171,11 +171,12 @@ async fn organization_is_notified_once_a_week_before_the_expiry() {
     let it = Kit::start(1).await;
     let project = it.project("site", &["a.example"]).await;
     it.sync(project).await;
+    let expiry = it.now().plus_seconds(10 * 24 * 3600);
     it.db_execute(&format!(
         "INSERT INTO certificates.certificates (id, name, directory, chain, key_id, sealed, not_before, not_after, \
              created_at) \
-         SELECT gen_random_uuid(), 'a.example', 'https://ca0.example/directory', '', 'x', '', n, \
-             n + interval '10 days', n FROM (SELECT '{}'::timestamptz AS n) AS begin; \
+         SELECT gen_random_uuid(), 'a.example', 'https://ca0.example/directory', '', 'x', '', n, '{expiry}', n \
+             FROM (SELECT '{}'::timestamptz AS n) AS begin; \
          UPDATE certificates.names SET state = 'active'",
         it.now()
     ))
@@ -188,8 +189,8 @@ async fn organization_is_notified_once_a_week_before_the_expiry() {
         it.certificates.run_due().await.unwrap();
     }
     let notices = it.ports.notices.lock().unwrap().clone();
-    let [Notice::RenewalFailed { project, hostname, reason }] = &notices[..] else { panic!("{notices:?}") };
-    assert_eq!((project.name.as_str(), hostname.as_str()), ("site", "a.example"));
+    let [Notice::RenewalFailed { project, hostname, reason, expires_at }] = &notices[..] else { panic!("{notices:?}") };
+    assert_eq!((project.name.as_str(), hostname.as_str(), *expires_at), ("site", "a.example", expiry));
     assert!(reason.contains("unavailable"), "{reason}");
     assert_eq!(it.names().await, ["a.example active"]);
     it.advance(2 * 24 * 3600);

@@ -23,7 +23,7 @@ pub struct Observation {
     pub fresh_at: Option<Time>,
     /// The time at which the node last checked stored generations.
     pub checked_at: Option<Time>,
-    /// The reason why backups fail.
+    /// The reason why backups fail, and the consequence.
     pub backup_error: Option<String>,
     /// The generation from which the node created the database, if it did not exist on the node.
     pub recovered_from: Option<String>,

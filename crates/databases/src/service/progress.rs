@@ -94,6 +94,7 @@ impl Databases {
             return Ok(());
         }
         if kind == OperationKind::Delete {
+            let reason = format!("{reason}. The database was not deleted and is online again");
             return self.raise(tx, project, |project, _| Notice::BackupFailed { project, reason }).await;
         }
         let Some(generation) = restored_generation(tx, project, seq).await? else { return Ok(()) };

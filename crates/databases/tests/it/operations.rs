@@ -216,6 +216,7 @@ async fn failure_ends_an_operation_before_it_commits() {
     let operation = kit.delete(at).await.unwrap();
     kit.report(at, failed(operation)).await;
     assert_eq!(kit.operation(at, operation).await.terminal_code.as_deref(), Some("delete_failed"));
+    let reason = format!("{reason}. The database was not deleted and is online again");
     assert_eq!(kit.notices.take(), [Notice::BackupFailed { project, reason }]);
     assert!(kit.databases.exists(at.project).await.unwrap());
     // In the irreversible phase, a failure does not end the operation.

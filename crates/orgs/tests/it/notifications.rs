@@ -37,7 +37,7 @@ fn one_of_each_kind() -> Vec<Notice> {
         Notice::DatabaseLimit { project: project(), limit_bytes: 512 << 20 },
         Notice::HostnameUnproved { project: project(), hostname: hostname(), until: at },
         Notice::HostnameTakenOver { project: project(), hostname: hostname() },
-        Notice::CertificateFailed { project: project(), hostname: hostname(), reason: reason() },
+        Notice::CertificateFailed { project: project(), hostname: hostname(), reason: reason(), expires_at: at },
         Notice::ZonesTakenOver { zones: vec!["example.org".to_owned()], record: "_svc-verify.example.org".to_owned() },
     ]
 }
@@ -76,8 +76,7 @@ async fn notification_is_listed_with_its_texts() {
         kind: NotificationKind::BackupFailed,
         project: Some("shop".to_owned()),
         title: "The backup of shop failed".to_owned(),
-        message: "The store did not answer. The platform retries the backup. Earlier backups are not affected."
-            .to_owned(),
+        message: "The store did not answer.".to_owned(),
         created_at: now,
         sent_at: None,
     };
@@ -147,6 +146,11 @@ fn texts_are_complete_and_name_their_fields() {
     }
     let (_, message) = Notice::StorageLimit { project: project("shop"), limit_bytes: 512 << 20 }.text();
     assert!(message.contains("512 MiB"), "{message}");
+    let (hostname, reason) = ("www.example.org".to_owned(), "The store did not answer".to_owned());
+    let (title, message) =
+        Notice::CertificateFailed { project: project("shop"), hostname, reason, expires_at: Time::UNIX_EPOCH }.text();
+    assert_eq!(title, "The certificate of www.example.org was not renewed");
+    assert!(message.contains("from 1970-01-01T00:00:00.000Z on."), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

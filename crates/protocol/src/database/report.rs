@@ -33,8 +33,8 @@ pub struct DatabaseReport {
     #[cfg_attr(feature = "openapi", schema(required))]
     #[serde(deserialize_with = "nullable")]
     pub checked_at: Option<String>,
-    /// Why backups fail, for the project's members: a clause without a full stop. Null after a success. Null
-    /// without `freshAt` does not end an earlier failure.
+    /// Why backups fail, and the consequence, for the project's members: sentences without the last full stop. Null
+    /// after a success. Null without `freshAt` does not end an earlier failure.
     #[cfg_attr(feature = "openapi", schema(required, max_length = 1000))]
     #[serde(deserialize_with = "message")]
     pub backup_error: Option<String>,

@@ -58,6 +58,13 @@ pub fn report_text(text: &str) -> String {
     text.replace('\0', "").chars().take(MAX_REPORT_CHARS).collect()
 }
 
+/// Returns the text of a failure of backups for a report: the error and its consequence, without the last full stop.
+pub fn failure_text(error: &str, consequence: &str) -> String {
+    let error = report_text(error);
+    let max = MAX_REPORT_CHARS.saturating_sub(consequence.len() + 2);
+    format!("{}. {consequence}", error.chars().take(max).collect::<String>())
+}
+
 pub type Result<T> = std::result::Result<T, BackupError>;
 
 impl BackupError {
@@ -79,5 +86,17 @@ impl BackupError {
                 | Self::Unreadable(_)
                 | Self::Limit(_)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_long_error_contains_the_consequence() {
+        let text = failure_text(&"\u{e9}".repeat(2000), "This backup is lost");
+        assert!(text.ends_with("\u{e9}. This backup is lost"), "{text}");
+        assert_eq!(text.chars().count(), MAX_REPORT_CHARS);
     }
 }

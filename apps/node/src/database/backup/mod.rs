@@ -68,7 +68,7 @@ use crate::clock::{self, ReferenceClock};
 use crate::in_use::InUse;
 use crate::observe::Observer;
 
-pub use self::error::{BackupError, report_text};
+pub use self::error::{BackupError, failure_text, report_text};
 pub use self::metrics::BackupMetrics;
 
 /// The backups of the node's databases.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Service;
-use super::error::{BackupError, Result, report_text};
+use super::error::{BackupError, Result, failure_text};
 use super::grid::Grid;
 use super::kind::Kind;
 use super::project::BackupState;
@@ -141,7 +141,8 @@ impl Service {
             return Outcome::Failed;
         }
         let outcome = if matches!(error, BackupError::Limit(_)) { Outcome::LimitReached } else { Outcome::Failed };
-        let message = report_text(&error.to_string());
+        let message =
+            failure_text(&error.to_string(), "The platform retries the backup. Earlier backups are not affected");
         tracing::warn!(project = entry.project, error = error_chain(error), "failed to back up a database");
         if let Err(error) = self.set_error(&entry.project, &entry.desired.id, &message).await {
             let error = error_chain(error);

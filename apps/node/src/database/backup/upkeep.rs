@@ -8,7 +8,7 @@ use daemon::{Backoff, error_chain};
 use tokio::time::{Instant, sleep};
 
 use super::Service;
-use super::error::{BackupError, Result, report_text};
+use super::error::{BackupError, Result, failure_text};
 use super::records::Dump;
 use crate::database::time::is_plausible;
 
@@ -86,6 +86,8 @@ impl Service {
             %error,
             "a stored backup is damaged"
         );
-        self.set_damaged(&dump.object.key, &report_text(&error.to_string())).await
+        let consequence = "This backup is lost. The platform makes a new backup of the present content. Other backups \
+                           are not affected";
+        self.set_damaged(&dump.object.key, &failure_text(&error.to_string(), consequence)).await
     }
 }

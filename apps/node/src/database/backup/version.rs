@@ -30,7 +30,7 @@ impl Service {
                     "pg_restore has version {programs} and Postgres {server}: backups may not be restorable on this node"
                 );
                 tracing::error!(error, "set SVC_NODE_PG_BIN to the client programs of the server's major version");
-                self.set_version_error(Some(error));
+                self.set_version_error(Some(format!("{error}. The platform still makes backups")));
             }
             Ok((Some(_), _)) => self.set_version_error(None),
             Ok((None, _)) => tracing::warn!("failed to read the version of pg_restore"),

@@ -1,6 +1,6 @@
 //! Repair of changes that the node did not make.
 
-use protocol::GenerationRef;
+use protocol::{DatabaseReport, GenerationRef};
 
 use super::kit::{Kit, PASSWORD, eventually, number};
 
@@ -172,7 +172,13 @@ async fn bad_source_prevents_no_restore() {
     kit.applied("prj_a").await;
     let admin = kit.superuser("svc_node").await;
     admin.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", kit.name("prj_a"))).await.unwrap();
-    kit.reported("prj_a", "the failure", |report| !report.ready && report.backup_error.is_some()).await;
+    let is_failed = |report: &DatabaseReport| {
+        let error = report.backup_error.as_ref().filter(|_| !report.ready);
+        error.is_some_and(|error| {
+            error.ends_with("is missing in the backup store. It stays offline until you restore another backup")
+        })
+    };
+    kit.reported("prj_a", "the failure", is_failed).await;
     kit.restore("prj_a", &generation).await;
     assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
 }

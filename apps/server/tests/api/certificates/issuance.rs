@@ -132,7 +132,8 @@ async fn certificate_is_renewed_and_the_organization_is_notified_of_a_failure() 
     rig.app.clock.advance(renewed["lifetime"].as_i64().unwrap() - advanced - 6 * 24 * 3600);
     let notification = "SELECT title FROM orgs.notifications WHERE kind = 'certificate.failed'";
     let notified = async || rig.app.db_rows(notification).await.into_iter().next();
-    eventually("the organization is notified", notified).await;
+    let notified = eventually("the organization is notified", notified).await;
+    assert!(notified["title"].as_str().unwrap().ends_with(" was not renewed"), "{notified}");
     let state = "SELECT state, last_error FROM certificates.names";
     let row = rig.app.db_rows(state).await[0].clone();
     assert_eq!(row["state"], "active", "{row}");

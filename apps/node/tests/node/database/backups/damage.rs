@@ -79,7 +79,8 @@ async fn checks_find_damaged_generations_and_the_next_backup_is_not_skipped() {
             reports.map(|it| serde_json::from_value::<DatabaseReport>(it.report.clone()).unwrap().backup_error);
         errors.collect::<Vec<_>>()
     };
-    let is_damage = |error: &String| error.starts_with("the object prj_1/");
+    let is_damage =
+        |error: &String| error.starts_with("the object prj_1/") && error.contains(". This backup is lost. ");
     until("the error", || errors().iter().flatten().any(is_damage)).await;
     until("the success after the error", || errors().last() == Some(&None)).await;
 }
