@@ -48,11 +48,17 @@ impl Rig {
         self.kit.provider.orders().iter().skip(1).map(|(_, paid)| *paid).collect()
     }
 
-    /// Waits for a condition. Makes retries due immediately, so two attempts may overlap.
+    /// Waits for a condition. Makes retries due immediately. Ends no lease, so that attempts do not overlap: the lease of
+    /// an attempt in progress has 40 seconds left or more, and the first five backoffs are shorter.
     async fn retry_until(&self, condition: impl AsyncFn() -> bool) {
         eventually("the condition", async || {
-            let retry = "UPDATE store.outbox SET next_attempt_at = now() WHERE topic = 'billing.topup'";
-            self.kit.app.db_execute(retry).await.unwrap();
+            let now = self.kit.app.clock.clock_rng().now();
+            let retry = format!(
+                "UPDATE store.outbox SET next_attempt_at = '{now}' \
+                 WHERE topic = 'billing.topup' AND next_attempt_at < '{}'",
+                now.plus_seconds(39)
+            );
+            self.kit.app.db_execute(&retry).await.unwrap();
             condition().await.then_some(())
         })
         .await;
@@ -66,6 +72,8 @@ impl Rig {
 #[tokio::test(flavor = "multi_thread")]
 async fn low_balance_is_topped_up_once() {
     let rig = Rig::start().await;
+    // All top-ups are on the same day.
+    rig.kit.app.clock.stop();
     // The webhook is late. Further calls below the threshold start no second order.
     rig.kit.provider.hold();
     for _ in 0..3 {
@@ -162,7 +170,8 @@ async fn topup_that_becomes_a_dead_letter_turns_auto_topup_off() {
     assert_eq!(rig.kit.app.db_audit("ada").await.last().unwrap(), "ai.autotopup.off");
     assert_eq!(rig.kit.ada.get(CREDIT).await.expect(200)["autoTopup"]["enabled"], false);
     // The command of an operator that retries the dead letter.
-    let retry = "UPDATE store.outbox SET dead_lettered_at = NULL, failing_since = NULL WHERE topic = 'billing.topup'";
+    let retry = "UPDATE store.outbox SET dead_lettered_at = NULL, failing_since = NULL, next_attempt_at = created_at \
+         WHERE topic = 'billing.topup'";
     rig.kit.app.db_execute(retry).await.unwrap();
     rig.retry_until(async || rig.kit.app.db_rows(QUEUED).await.is_empty()).await;
     assert!(rig.orders().is_empty());
