@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use super::{CANARY, SECRETS, ada_with_project};
 use crate::support::{ApiResponse, App};
 
+/// A number that no response may contain. No id of a request contains it, because it is longer than a group of a UUID.
+const SECRET_NUMBER: i64 = 471_100_000_000_000_000;
+
 fn secret(name: &str) -> String {
     format!("{SECRETS}/{name}")
 }
@@ -58,13 +61,13 @@ async fn several_secrets_change_in_one_step() {
         (json!({ "NEW": "y", "SVC_X": "y" }), "reserved_name", None),
         (json!({ "NEW": "y", "lower": "y" }), "bad_request", Some("secrets.lower")),
         (json!({ "NEW": "y", "OTHER": "" }), "bad_request", Some("secrets.OTHER")),
-        (json!({ "NEW": "y", "OTHER": 4711 }), "bad_request", Some("secrets.OTHER")),
+        (json!({ "NEW": "y", "OTHER": SECRET_NUMBER }), "bad_request", Some("secrets.OTHER")),
         (json!({ "NEW": "y", "OTHER": "a\u{0}" }), "bad_request", Some("secrets.OTHER")),
     ] {
         let refused = ada.put(SECRETS, json!({ "secrets": changes })).await;
         let details = refused.expect_error(400, code)["details"].clone();
         assert_eq!(details["fields"][0]["path"].as_str(), path, "{details}");
-        assert!(!refused.body.to_string().contains("4711"));
+        assert!(!refused.body.to_string().contains(&SECRET_NUMBER.to_string()));
     }
     // Each invalid value is named, also those that are too large only in bytes.
     let large = "é".repeat(32_769);
@@ -125,24 +128,25 @@ async fn values_have_1_byte_to_64_kib() {
     put(escaped(65_536)).await.expect(200);
     let two_bytes = |count: usize| json!({ "value": "é".repeat(count) }).to_string();
     put(two_bytes(32_768)).await.expect(200);
+    let number = SECRET_NUMBER.to_string();
     for malformed in [
         escaped(65_537),
         two_bytes(32_769),
         json!({ "value": "" }).to_string(),
         json!({ "value": "a\u{0}b" }).to_string(),
         json!({ "value": null }).to_string(),
-        json!({ "value": 4711 }).to_string(),
-        json!({ "value": ["4711"] }).to_string(),
-        json!({ "value": "x", "more": "4711" }).to_string(),
+        json!({ "value": SECRET_NUMBER }).to_string(),
+        json!({ "value": [number] }).to_string(),
+        json!({ "value": "x", "more": number }).to_string(),
         json!({}).to_string(),
-        "{\"value\":\"4711\",\"value\":\"4711\"}".to_owned(),
-        "{\"value\":\"4711\"".to_owned(),
-        "{\"value\":\"\\ud800 4711\"}".to_owned(),
-        "\"4711\"".to_owned(),
+        format!("{{\"value\":\"{number}\",\"value\":\"{number}\"}}"),
+        format!("{{\"value\":\"{number}\""),
+        format!("{{\"value\":\"\\ud800 {number}\"}}"),
+        format!("\"{number}\""),
     ] {
         let refused = put(malformed).await;
         refused.expect_error(400, "bad_request");
-        assert!(!refused.body.to_string().contains("4711"), "{}", refused.body);
+        assert!(!refused.body.to_string().contains(&number), "{}", refused.body);
     }
     let padding = " ".repeat(512 * 1024);
     put(format!("{{\"value\":\"x\"}}{padding}")).await.expect_error(413, "payload_too_large");
