@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::ResponseCode;
 use serde_json::Value;
 
-use super::query::query;
+use super::query::query_twice;
 use super::rig::Rig;
 
-/// Queries an address continuously. Every query must succeed. It is sent twice at the same time, because UDP may drop a
-/// datagram.
+/// Queries an address continuously. Every query must succeed.
 struct Prober {
     stop: Arc<AtomicBool>,
     queries: Arc<AtomicUsize>,
@@ -26,10 +25,7 @@ impl Prober {
         let task = tokio::spawn(async move {
             let (begin, mut failed) = (Instant::now(), Vec::new());
             while !stopping.load(Ordering::Relaxed) {
-                let answer = tokio::select! {
-                    answer = query(port, name, "A") => answer,
-                    answer = query(port, name, "A") => answer,
-                };
+                let answer = query_twice(port, name, "A").await;
                 count.fetch_add(1, Ordering::Relaxed);
                 if answer.data.len() != 1 {
                     failed.push(format!("{port} after {:?}: {answer:?}", begin.elapsed()));

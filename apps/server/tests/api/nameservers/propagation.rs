@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::json;
 
+use super::query::query_twice;
 use super::rig::Rig;
+use crate::support::client;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nameservers_serve_a_zone_and_its_changes_until_it_is_deleted() {
@@ -49,7 +51,7 @@ async fn zone_with_ten_thousand_rrsets_is_transferred_completely() {
     rig.all_answer("host-9999.large.example", "A", &["10.39.249.7"]).await;
     for daemon in rig.daemons() {
         let names = stream::iter(0..10_000).map(async |number| {
-            let answer = daemon.query(&format!("host-{number}.large.example"), "A").await;
+            let answer = query_twice(daemon.port, &format!("host-{number}.large.example"), "A").await;
             assert!(answer.is(&[&format!("10.{}.{}.7", number / 250, number % 250)]), "host-{number}: {answer:?}");
         });
         names.buffer_unordered(16).collect::<Vec<()>>().await;
@@ -106,9 +108,20 @@ async fn one_thousand_zones_created_concurrently_are_all_served() {
     let Some(rig) = Rig::start().await else { return };
     rig.server.database.run("UPDATE orgs.orgs SET plan = 'pro'").await;
     let start = Instant::now();
-    let create = |number: usize| rig.call("POST", "", Some(json!({ "name": format!("zone-{number}.example") })));
-    // The service makes four changes of an organization at a time; others wait for less than a second.
-    stream::iter(0..1000).map(create).buffer_unordered(4).collect::<Vec<_>>().await;
+    let (client, url) = (client(), format!("{}/v1/orgs/ada/dns/zones", rig.server.base));
+    let creations = stream::iter(0..1000).map(async |number| {
+        let zone = json!({ "name": format!("zone-{number}.example") });
+        // The service makes four changes of an organization at a time. Another one that waits too long must be repeated.
+        for _ in 0..10 {
+            let status = client.post(&url).bearer_auth(&rig.token).json(&zone).send().await.unwrap().status().as_u16();
+            if status != 503 {
+                return status;
+            }
+        }
+        503
+    });
+    let statuses: Vec<u16> = creations.buffer_unordered(4).collect().await;
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     let created = start.elapsed();
     for (name, daemon) in [("Knot", &rig.knot), ("BIND", &rig.bind)] {
         for number in 0..1000 {

@@ -7,6 +7,7 @@ use sandbox::{PaymentsServer, RegistrarServer};
 use serde_json::{Value, json};
 
 use super::dnssec::validate;
+use super::query::query_twice;
 use super::rig::Rig;
 use crate::domains::purchase;
 use crate::support::client;
@@ -20,7 +21,7 @@ async fn watch(rig: &Rig, registrar: &RegistrarServer, stopped: &AtomicBool) -> 
     let (mut answers, mut unsigned) = (0, Vec::new());
     while !stopped.load(Ordering::SeqCst) {
         let has_ds = !registrar.ds_records(DOMAIN).is_empty();
-        let answer = rig.knot.query(WWW, "A").await;
+        let answer = query_twice(rig.knot.port, WWW, "A").await;
         if has_ds {
             answers += 1;
             if !answer.is_signed {
