@@ -70,14 +70,19 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Polls until `poll` returns a value.
-pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+/// Polls until `poll` returns a value. A longer wait could reach a timeout that hides a defect, such as the keep-alive
+/// time.
+pub async fn eventually<T>(what: &str, poll: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually_within(TIMEOUT, what, poll).await
+}
+
+pub async fn eventually_within<T>(limit: Duration, what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
     let (began, mut pause) = (Instant::now(), Duration::from_millis(5));
     loop {
         if let Some(value) = poll().await {
             return value;
         }
-        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
+        assert!(began.elapsed() < limit, "timed out waiting for {what}");
         sleep(pause).await;
         pause = Duration::from_millis(50).min(pause * 2);
     }

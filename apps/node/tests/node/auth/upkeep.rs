@@ -7,7 +7,8 @@ use tokio::time::sleep;
 use tokio_postgres::Client;
 
 use super::{HOST, PROJECT, Rig, user_id};
-use crate::database::kit::{eventually, number};
+use crate::database::kit::number;
+use crate::running::eventually_within;
 
 const SESSIONS: &str = "SELECT count(*) FROM svc_auth.sessions";
 
@@ -17,6 +18,11 @@ const ADD_SESSION: &str = r#"
     INSERT INTO svc_auth.sessions (used_at, "grant", epoch, registration, user_id, state, token, provider)
     SELECT now() - interval '2 days', 1, 1, 1, id, gen_random_uuid(), sha256(id::text::bytea), 'codehost'
     FROM svc_auth.users ORDER BY created_at DESC LIMIT 1"#;
+
+/// Waits until a condition holds, for longer than the task's delay after a failed attempt.
+async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    eventually_within(Duration::from_secs(180), what, async || condition().await.then_some(())).await;
+}
 
 async fn has_schema(admin: &Client) -> bool {
     number(admin, "SELECT count(*) FROM pg_namespace WHERE nspname = 'svc_auth'").await == 1

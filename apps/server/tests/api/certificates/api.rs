@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use server::Config;
 use server::config::TlsConfig;
 
+use super::eventually;
 use super::rig::{Rig, ZONES, set_platform_org};
-use crate::support::eventually;
 
 const API: &str = "api.svc.example";
 

@@ -8,9 +8,9 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 
+use super::eventually;
 use super::proxy::{Moment, Refusal, Resource};
 use super::rig::{DEFAULT, Rig};
-use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn account_is_bound_with_the_right_key() {

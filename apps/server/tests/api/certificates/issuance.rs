@@ -4,8 +4,9 @@ use reqwest::Method;
 use sandbox::RecordType;
 use serde_json::{Value, json};
 
+use super::eventually;
 use super::rig::{DEFAULT, HOSTNAMES, Rig, ZONE, ZONES, set_platform_org};
-use crate::support::{ManualNode, eventually};
+use crate::support::ManualNode;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostname_gets_a_certificate_by_http_01() {

@@ -13,11 +13,12 @@ use testkit::reserved_address;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::eventually;
 use super::proxy::{AcmeProxy, Moment, Resource};
 use super::rig::{DEFAULT, PLATFORM, ZONE, ZONES, activate, serve_challenges, serve_zones};
 use crate::nameservers::daemon::TSIG;
 use crate::process::Process;
-use crate::support::{Caller, ManualNode, Pebble, eventually, site};
+use crate::support::{Caller, ManualNode, Pebble, site};
 
 /// The steps of an order.
 const STEPS: [Resource; 6] = [

@@ -3,9 +3,10 @@
 use sandbox::RecordType;
 use serde_json::{Value, json};
 
+use super::eventually;
 use super::proxy::{CAA_IDENTITY, Refusal, Resource};
 use super::rig::{DEFAULT, Rig};
-use crate::support::{eventually, time};
+use crate::support::time;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_are_followed_and_explained() {

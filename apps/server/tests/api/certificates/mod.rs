@@ -9,3 +9,5 @@ mod proxy;
 mod recovery;
 mod renewal;
 mod rig;
+
+use crate::support::eventually_with_retries as eventually;

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
+use super::eventually;
 use super::proxy::{AcmeProxy, Refusal, Resource};
 use super::rig::{DEFAULT, Rig};
-use crate::support::{eventually, time};
+use crate::support::time;
 
 /// More than the interval at which the information is read.
 const READ_SECONDS: i64 = 7 * 3600;

@@ -18,9 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::eventually;
 use super::proxy::AcmeProxy;
 use crate::nameservers::daemon::{Daemon, Packages, Ports, TSIG, packages};
-use crate::support::{App, Caller, ManualNode, Pebble, TestDatabase, eventually, site};
+use crate::support::{App, Caller, ManualNode, Pebble, TestDatabase, site};
 
 pub const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 pub const ZONES: &str = "/v1/orgs/ada/dns/zones";

@@ -6,7 +6,9 @@ use sandbox::RecordType;
 use serde_json::{Value, json};
 
 use super::{ZONE, create, put, setup, setup_with_resolver, unmanaged};
-use crate::support::{App, Caller, HeldLocks, ManualNode, client, eventually, site, while_waiting};
+use crate::support::{
+    App, Caller, HeldLocks, ManualNode, client, eventually, eventually_with_retries, site, while_waiting,
+};
 
 const HOSTNAMES: &str = "/v1/orgs/ada/projects/site/hostnames";
 
@@ -27,7 +29,7 @@ async fn hostname(ada: &Caller, name: &str) -> Value {
 /// Waits until the hostname is active with a `lastError` that contains this text, or with none.
 async fn wait_for_check(app: &App, ada: &Caller, name: &str, error: Option<&str>) {
     let _other = app.check_new_zones().await;
-    let hostname = eventually("the hostname is checked", async || {
+    let hostname = eventually_with_retries("the hostname is checked", async || {
         let hostname = hostname(ada, name).await;
         let stored = hostname["lastError"].as_str();
         let is_expected = error.map_or(stored.is_none(), |error| stored.is_some_and(|it| it.contains(error)));
@@ -39,7 +41,8 @@ async fn wait_for_check(app: &App, ada: &Caller, name: &str, error: Option<&str>
 /// Waits until the zone has these managed records.
 async fn wait_for_managed(app: &App, ada: &Caller, zone: &str, records: &[&str]) {
     let _other = app.check_new_zones().await;
-    eventually("the records are published", async || (managed_in(ada, zone).await == records).then_some(())).await;
+    let published = async || (managed_in(ada, zone).await == records).then_some(());
+    eventually_with_retries("the records are published", published).await;
 }
 
 async fn managed(ada: &Caller) -> Vec<String> {

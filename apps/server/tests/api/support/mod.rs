@@ -264,14 +264,25 @@ pub fn time(value: &Value) -> kernel::Time {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Polls until `poll` returns a value. The first polls follow each other more closely, because most waits are short.
-pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+/// Polls until `poll` returns a value. A longer wait could reach a timeout that hides a defect, such as that of idle
+/// transactions.
+pub async fn eventually<T>(what: &str, poll: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually_within(Duration::from_secs(60), what, poll).await
+}
+
+/// Polls as [`eventually`] does, for the result of a job that repeats a failed attempt after one or two minutes.
+pub async fn eventually_with_retries<T>(what: &str, poll: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually_within(Duration::from_secs(180), what, poll).await
+}
+
+/// The first polls follow each other more closely, because most waits are short.
+async fn eventually_within<T>(limit: Duration, what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
     let (began, mut pause) = (Instant::now(), Duration::from_millis(5));
     loop {
         if let Some(value) = poll().await {
             return value;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "timed out after 60 seconds: {what}");
+        assert!(began.elapsed() < limit, "timed out after {limit:?}: {what}");
         tokio::time::sleep(pause).await;
         pause = MAX_PAUSE.min(pause * 2);
     }
