@@ -27,7 +27,7 @@ use uuid::Uuid;
 pub use clock::TestClock;
 pub use database::{CLUSTER, TestDatabase};
 pub use log_policy::enforce as enforce_log_policy;
-pub use port::{reserved_address, reserved_port};
+pub use port::{reserved_address, reserved_dns_address, reserved_port};
 pub use private_postgres::PrivatePostgres;
 pub use store::{Audit, LONG_TIMEOUTS, TestStore, store_config};
 

@@ -16,7 +16,7 @@ use super::report::Finding;
 use super::rig::Rig;
 use super::sign_in::sign_in;
 use crate::bench::server::success_json;
-use testkit::reserved_address;
+use testkit::reserved_dns_address;
 
 /// The longest wait for a redelivery: a killed process holds its outbox messages for one minute.
 const REDELIVERY_TIMEOUT: Duration = Duration::from_secs(90);
@@ -25,7 +25,7 @@ pub async fn run() -> Result<Outcome> {
     let secondary = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let key = "xfr:hmac-sha256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_owned();
     let more = [
-        ("SVC_DNS_LISTEN", reserved_address().to_string()),
+        ("SVC_DNS_LISTEN", reserved_dns_address().to_string()),
         ("SVC_DNS_TSIG", key),
         ("SVC_DNS_SECONDARIES", secondary.local_addr()?.to_string()),
     ];

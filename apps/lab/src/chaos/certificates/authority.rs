@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use reqwest::Client;
 use sandbox::{Certificate, DnsServer, RecordType};
 use serde_json::{Value, json};
-use testkit::reserved_address;
+use testkit::{reserved_address, reserved_dns_address};
 use tokio::net::TcpStream;
 use tokio::process::Child;
 use tokio::task::AbortHandle;
@@ -58,7 +58,7 @@ impl Authority {
             ("SVC_ACME_DIRECTORIES", format!("https://localhost:{}/dir", self.directory.port())),
             ("SVC_ACME_CA", ca.display().to_string()),
             ("SVC_DNS_RESOLVER", self.dns.address().to_string()),
-            ("SVC_DNS_LISTEN", reserved_address().to_string()),
+            ("SVC_DNS_LISTEN", reserved_dns_address().to_string()),
             ("SVC_DNS_SECONDARIES", self.dns.address().to_string()),
             ("SVC_DNS_TSIG", "svc:hmac-sha256:c3ZjIGV4YW1wbGUga2V5LCBub3QgZm9yIHVzZSEhISE=".to_owned()),
             ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),

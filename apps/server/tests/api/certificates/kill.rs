@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sandbox::{DnsServer, RecordType};
 use serde_json::json;
-use testkit::reserved_address;
+use testkit::reserved_dns_address;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -47,7 +47,7 @@ impl Rig {
             ("SVC_PLATFORM_DOMAIN", PLATFORM.to_owned()),
             ("SVC_DNS_RESOLVER", dns.address().to_string()),
             ("SVC_NAMESERVERS", "ns1.svc.example,ns2.svc.example".to_owned()),
-            ("SVC_DNS_LISTEN", reserved_address().to_string()),
+            ("SVC_DNS_LISTEN", reserved_dns_address().to_string()),
             ("SVC_DNS_TSIG", TSIG.to_owned()),
             ("SVC_DNS_SECONDARIES", dns.address().to_string()),
             ("SVC_ACME_DIRECTORIES", proxy.directory.clone()),

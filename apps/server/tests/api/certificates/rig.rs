@@ -12,7 +12,7 @@ use reqwest::Method;
 use sandbox::{DnsServer, RecordType};
 use serde_json::{Value, json};
 use server::Config;
-use testkit::reserved_address;
+use testkit::reserved_dns_address;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -111,7 +111,7 @@ impl Rig {
     pub async fn continue_with(mut self, change: impl FnOnce(&mut Config)) -> Self {
         self.app.shut_down().await;
         let app = self.app.another_with(|config| {
-            config.primary.as_mut().unwrap().listen = reserved_address();
+            config.primary.as_mut().unwrap().listen = reserved_dns_address();
             change(config);
         });
         self.app = app.await;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use testkit::reserved_port;
+use testkit::reserved_dns_address;
 
 use super::query::{Answer, query};
 
@@ -61,7 +61,8 @@ pub struct Ports {
 
 impl Ports {
     pub fn free() -> Self {
-        Self { primary: reserved_port(), knot: reserved_port(), bind: reserved_port(), nsd: reserved_port() }
+        let [primary, knot, bind, nsd] = std::array::from_fn(|_| reserved_dns_address().port());
+        Self { primary, knot, bind, nsd }
     }
 }
 
