@@ -21,7 +21,9 @@ pub struct NameServer {
 struct State {
     /// The answers to consecutive queries for the addresses of a name. The last one repeats.
     answers: HashMap<String, VecDeque<Vec<Ipv4Addr>>>,
-    queries: HashMap<String, usize>,
+    /// The answers that were sent since `set`, by name and the id of the query. A client repeats a query that is not
+    /// answered in time, with the same id.
+    sent: HashMap<String, HashMap<u16, Vec<Ipv4Addr>>>,
 }
 
 impl NameServer {
@@ -43,12 +45,14 @@ impl NameServer {
     /// Sets the answers to consecutive queries for the addresses of a name.
     pub fn set(&self, name: &str, answers: &[&[Ipv4Addr]]) {
         let answers = answers.iter().map(|addresses| addresses.to_vec()).collect();
-        self.state.lock().unwrap().answers.insert(format!("{name}."), answers);
+        let (name, mut state) = (format!("{name}."), self.state.lock().unwrap());
+        state.sent.remove(&name);
+        state.answers.insert(name, answers);
     }
 
-    /// Returns the number of queries for the IPv4 addresses of a name.
+    /// Returns the number of queries for the IPv4 addresses of a name since `set`, without repeated ones.
     pub fn queries(&self, name: &str) -> usize {
-        self.state.lock().unwrap().queries.get(&format!("{name}.")).copied().unwrap_or_default()
+        self.state.lock().unwrap().sent.get(&format!("{name}.")).map_or(0, HashMap::len)
     }
 }
 
@@ -60,11 +64,13 @@ impl State {
         let mut answer = Message::error_msg(request.id, request.op_code, ResponseCode::NoError);
         answer.add_queries(request.queries.iter().cloned());
         if query.query_type() == RecordType::A {
-            *self.queries.entry(name.clone()).or_default() += 1;
-            let answers = self.answers.entry(name).or_default();
-            let addresses = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
-            for address in addresses.into_iter().flatten() {
-                answer.add_answer(Record::from_rdata(query.name().clone(), 0, RData::A(A(address))));
+            let answers = self.answers.entry(name.clone()).or_default();
+            let addresses = self.sent.entry(name).or_default().entry(request.id).or_insert_with(|| {
+                let next = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+                next.unwrap_or_default()
+            });
+            for address in &*addresses {
+                answer.add_answer(Record::from_rdata(query.name().clone(), 0, RData::A(A(*address))));
             }
         }
         answer.to_vec().unwrap()
