@@ -70,7 +70,7 @@ impl TestDatabase {
     /// # Panics
     /// Panics if Postgres refuses it.
     pub async fn copy(&self) -> Self {
-        self.close_sessions();
+        self.sessions.close();
         expect_ok("copy", Self::clone_in(&self.cluster, &self.name).await)
     }
 
@@ -116,9 +116,14 @@ impl TestDatabase {
         self.in_session(async |session| session.batch_execute(statements).await).await
     }
 
-    /// Closes the sessions of earlier statements. Postgres updates its statistics when a session ends.
-    pub fn close_sessions(&self) {
+    /// Ends the sessions of earlier statements, so that the statistics of Postgres contain their work. No other session
+    /// without an application name may be open.
+    ///
+    /// # Panics
+    /// Panics if a session does not end.
+    pub async fn close_sessions(&self) {
         self.sessions.close();
+        self.wait_for_end_of_sessions("").await;
     }
 
     /// Waits until no other session with this application name is open. Postgres updates its statistics when a session

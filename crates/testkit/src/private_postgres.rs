@@ -7,13 +7,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::reserved_port;
+use crate::{random_id, reserved_port};
 
 /// The environment variables with the folder of the Postgres programs, and with the parent folder of private clusters.
 /// That folder belongs to the account that Postgres runs as.
@@ -45,9 +44,8 @@ impl PrivatePostgres {
             eprintln!("SKIPPED: no pg_dump; run cargo xtask test, which installs the programs of Postgres with pip");
             return None;
         };
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let home = parent.join(format!("{}-{count}", std::process::id()));
+        // Not the id of this process: another test process can have had the same one.
+        let home = parent.join(random_id().to_string());
         let mut cluster = Self { programs, home, port: reserved_port(), server: None };
         create_home(&cluster.home);
         cluster.initialize();
@@ -167,7 +165,7 @@ impl PrivatePostgres {
     fn initialize(&self) {
         static EMPTY: OnceLock<PathBuf> = OnceLock::new();
         let empty = EMPTY.get_or_init(|| {
-            let home = self.home.with_file_name(format!("{}-empty", std::process::id()));
+            let home = self.home.with_file_name(format!("{}-empty", random_id()));
             create_empty(&self.programs, &home);
             home
         });

@@ -60,7 +60,7 @@ async fn bundle_is_found_without_reading_the_other_sites_of_the_node() {
     let node = kit.add_node("home").await.node.id;
     kit.set_site(kit.new_project(), Some(site(1))).await;
     kit.db_execute(FILL).await;
-    kit.database.close_sessions();
+    kit.database.close_sessions().await;
     let read = "SELECT coalesce(sum(idx_tup_fetch + seq_tup_read), 0) FROM pg_stat_user_tables WHERE relname = 'parts'";
     let before = kit.db_number(read).await;
     // Postgres updates the statistics when the connection closes.

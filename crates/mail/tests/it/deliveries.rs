@@ -277,10 +277,9 @@ async fn claim_does_not_read_projects_without_mail() {
     let shop = kit.project("shop").await;
     let id = kit.receive(shop, "a@example.org").await;
     kit.db_execute(OTHER_PROJECTS).await;
-    kit.database.close_sessions();
+    kit.database.close_sessions().await;
     let (now, limits) = (kit.now(), ClaimLimits { total: 20, per_project: 5 });
     let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_user_tables";
-    kit.database.wait_for_end_of_sessions("").await;
     let before = kit.database.number(read).await;
     let mut connection = store::Connection::establish(&kit.database.url()).await.unwrap();
     let claimed = connection.delivery_claim(kit.node, now, now.plus_seconds(300), limits).await.unwrap();

@@ -59,7 +59,7 @@ async fn deep_pages_cost_as_much_as_the_first() {
     for statement in FILL {
         kit.database.run(statement).await;
     }
-    kit.database.close_sessions();
+    kit.database.close_sessions().await;
     let project = async |n: i32| -> ProjectId {
         kit.connection().await.project_find(org.id, &format!("p{n}")).await.unwrap().unwrap()
     };

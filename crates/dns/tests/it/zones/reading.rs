@@ -71,7 +71,7 @@ async fn pages_of_a_zone_without_statistics_are_read_in_index_order() {
     let kit = Kit::start().await;
     let zone = kit.served().await.id;
     kit.db_execute(FILL).await;
-    kit.database.close_sessions();
+    kit.database.close_sessions().await;
     let fetched = "SELECT coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_user_tables WHERE relname = 'rrsets'";
     let before = kit.database.number(fetched).await;
     // Postgres updates the statistics when the connection closes.

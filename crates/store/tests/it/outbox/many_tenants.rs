@@ -87,8 +87,7 @@ async fn claim_does_not_read_the_messages_that_wait_for_a_retry() {
         WHERE indexrelname IN ('outbox_topic_tenant_id_next_attempt_at_idx', 'outbox_topic_next_attempt_at_idx')";
     let (kit, receiver) = (Kit::start().await, Receiver::new());
     kit.database.run(FILL).await;
-    kit.database.close_sessions();
-    kit.database.wait_for_end_of_sessions("").await;
+    kit.database.close_sessions().await;
     let before = kit.database.number(BLOCKS).await;
     kit.enqueue_for_orgs(1, 200).await;
     let worker = kit.store.spawn_outbox_worker(receiver.clone());
