@@ -2,6 +2,7 @@
 //! the expected places.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use reqwest::Client;
@@ -87,17 +88,25 @@ fn uuid() -> String {
     fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap().trim().to_owned()
 }
 
-/// Fails if a file below the folder contains the text.
+/// Fails if a file below the folder contains the text. The node may delete files during the search.
 fn search(folder: &Path, text: &[u8], searched: &mut usize) {
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in unless_deleted(fs::read_dir(folder)).into_iter().flatten() {
         let path = entry.unwrap().path();
-        let kind = fs::symlink_metadata(&path).unwrap().file_type();
-        if kind.is_dir() {
+        let Some(metadata) = unless_deleted(fs::symlink_metadata(&path)) else { continue };
+        if metadata.is_dir() {
             search(&path, text, searched);
-        } else if kind.is_file() {
+        } else if metadata.is_file() {
+            let Some(content) = unless_deleted(fs::read(&path)) else { continue };
             *searched += 1;
-            assert!(!contains(&fs::read(&path).unwrap(), text), "{}", path.display());
+            assert!(!contains(&content, text), "{}", path.display());
         }
+    }
+}
+
+fn unless_deleted<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        result => Some(result.unwrap()),
     }
 }
 

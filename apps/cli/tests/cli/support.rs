@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -103,6 +103,14 @@ pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_svc")).with_file_name(name)
 }
 
+/// Writes the stdin of a program. The program may exit before it has read it.
+fn write_stdin(program: &mut Child, input: &str) {
+    match program.stdin.take().unwrap().write_all(input.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
+    }
+}
+
 /// A user's machine: a working folder, a home and environment variables.
 pub struct Machine {
     pub folder: PathBuf,
@@ -159,7 +167,7 @@ impl Machine {
     /// Runs `svc` with this stdin.
     pub fn svc_with_stdin(&self, input: &str, arguments: &[&str]) -> CommandResult {
         let mut child = self.command(arguments).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        write_stdin(&mut child, input);
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         CommandResult { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
@@ -177,7 +185,7 @@ impl Machine {
         command.env("HOME", &self.folder).env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0");
         command.current_dir(&self.folder).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        write_stdin(&mut child, input);
         let output = child.wait_with_output().unwrap();
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
