@@ -1,5 +1,5 @@
-//! Shared test fixtures: a database and a store for each test, one test clock, bundles, ports, and a private Postgres
-//! cluster.
+//! Shared test fixtures: a database and a store for each test, one test clock, bundles, ports, programs, and a private
+//! Postgres cluster.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@ mod database;
 mod log_policy;
 mod port;
 mod private_postgres;
+mod program;
 mod sessions;
 mod store;
 
@@ -29,6 +30,7 @@ pub use database::{CLUSTER, TestDatabase};
 pub use log_policy::enforce as enforce_log_policy;
 pub use port::{reserved_address, reserved_dns_address, reserved_port};
 pub use private_postgres::PrivatePostgres;
+pub use program::write_program;
 pub use store::{Audit, LONG_TIMEOUTS, TestStore, store_config};
 
 /// The environment of programs that need no certificate of the system. A debug build takes long to load them, once for

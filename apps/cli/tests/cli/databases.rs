@@ -2,7 +2,6 @@
 //! `examples`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use testkit::PrivatePostgres;
+use testkit::{PrivatePostgres, write_program};
 use tokio_postgres::NoTls;
 use url::form_urlencoded;
 
@@ -194,9 +193,9 @@ async fn verified_connection_uses_the_root_certificates_of_the_system() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    it.ada.write("programs/psql", "#!/bin/sh\necho \"$PGSSLMODE $PGSSLROOTCERT\"\n");
     let programs = it.ada.folder.join("programs");
-    fs::set_permissions(programs.join("psql"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&programs).unwrap();
+    write_program(&programs.join("psql"), "#!/bin/sh\necho \"$PGSSLMODE $PGSSLROOTCERT\"\n");
     let path = format!("{}:{}", programs.display(), it.ada.environment["PATH"]);
     it.ada.environment.insert("PATH", path);
     let connected = it.ada.svc(&["db", "connect"]).succeeds().out;

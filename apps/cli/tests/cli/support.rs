@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use client::Client;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{TestDatabase, WITHOUT_SYSTEM_CERTIFICATES, reserved_port};
+use testkit::{TestDatabase, WITHOUT_SYSTEM_CERTIFICATES, reserved_port, write_program};
 
 /// A running control plane.
 pub struct Platform {
@@ -205,8 +204,8 @@ impl Machine {
     /// Installs a fake browser. Returns the file to which it writes the URL.
     pub fn browser(&mut self) -> PathBuf {
         let (program, opened) = (self.home.path().join("browser"), self.home.path().join("opened"));
-        fs::write(&program, format!("#!/bin/sh\necho \"$1\" > {0}.new; mv {0}.new {0}\n", opened.display())).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = format!("#!/bin/sh\necho \"$1\" > {0}.new; mv {0}.new {0}\n", opened.display());
+        write_program(&program, &script);
         self.environment.insert("BROWSER", program.display().to_string());
         opened
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use testkit::write_program;
 
 use crate::support::{Machine, Platform};
 
@@ -37,11 +38,6 @@ impl Traps {
         let _ = fs::remove_file(&self.log);
         names
     }
-}
-
-fn write_program(path: &Path, script: &str) {
-    fs::write(path, script).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Runs git without the settings of a user, and returns its output without the final line break.
@@ -96,7 +92,7 @@ fn arm(folder: &Path, traps: &Traps, place: &str) {
     let (helper, hooks) = (format!("!{}", traps.program("credential")), folder.join(".git/traps"));
     fs::create_dir(&hooks).unwrap();
     for hook in ["post-index-change", "reference-transaction", "fsmonitor-watchman", "post-checkout"] {
-        fs::copy(traps.program("hook"), hooks.join(hook)).unwrap();
+        fs::hard_link(traps.program("hook"), hooks.join(hook)).unwrap();
     }
     for (setting, value) in [
         ("credential.helper", helper.as_str()),

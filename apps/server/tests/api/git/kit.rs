@@ -1,7 +1,6 @@
 //! The test fixture: a server, a `svc-git` process, and git clients.
 
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
@@ -13,7 +12,7 @@ use kernel::{ClockRng, Secret};
 use serde_json::{Value, json};
 use server::Config;
 use store::Store;
-use testkit::reserved_port;
+use testkit::{reserved_port, write_program};
 
 use super::{REPO, REPOS};
 use crate::convergence::node_process::spawn;
@@ -221,8 +220,7 @@ impl GitNode {
             std::fs::rename(&program, &moved).unwrap();
         }
         let new = program.with_extension("new");
-        std::fs::write(&new, format!("#!/bin/sh\nhook='{}'\n{script}\n", moved.display())).unwrap();
-        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o700)).unwrap();
+        write_program(&new, &format!("#!/bin/sh\nhook='{}'\n{script}\n", moved.display()));
         std::fs::rename(&new, &program).unwrap();
     }
 
@@ -384,7 +382,6 @@ pub fn wrapped_git(folder: &Path, script: &str) -> String {
     let path = std::env::var_os("PATH").unwrap();
     let git = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file()).unwrap();
     let program = folder.join("git");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\nexec '{}' \"$@\"\n", git.display())).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\n{script}\nexec '{}' \"$@\"\n", git.display()));
     folder.display().to_string()
 }

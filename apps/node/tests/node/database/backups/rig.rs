@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -24,7 +23,7 @@ use objects::StoreConfig;
 use prometheus::Registry as MetricsRegistry;
 use protocol::{Database, GenerationKind, GenerationRef, GenerationReport, Report, Verifier};
 use settings::Secret;
-use testkit::PrivatePostgres;
+use testkit::{PrivatePostgres, write_program};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
@@ -280,8 +279,7 @@ impl Rig {
              if [ \"$1\" = --version ]; then echo 'pg_restore (PostgreSQL) {version}'; exit; fi\n\
              exec '{restore}' \"$@\"\n"
         );
-        fs::write(&new, script).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&new, &script);
         fs::rename(new, &program).unwrap();
         self.programs.pg_restore = program;
     }
