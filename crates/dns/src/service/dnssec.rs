@@ -77,7 +77,8 @@ impl Dns {
                 let is_unsigning = !switch.enabled && is_registered;
                 // A delivery in progress may still add a DS record.
                 let may_have_ds = is_unsigning && zone.dnssec == DnssecState::DsPending;
-                let ds_removed_at = if may_have_ds { Some(self.store.clock_rng().now()) } else { zone.ds_removed_at };
+                let ds_removed_at =
+                    if may_have_ds { Some(self.store.corrected_now(tx).await?) } else { zone.ds_removed_at };
                 let (ds, cds) = (Vec::new(), Vec::new());
                 let after = ZoneRecord { dnssec, ds, cds, is_unsigning, ds_removed_at, ..zone.clone() };
                 let zone = self.change_signing(tx, catalog, &zone, after).await?;

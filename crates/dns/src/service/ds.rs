@@ -91,7 +91,9 @@ impl Dns {
     /// # Errors
     /// [`DnsError::Store`].
     pub async fn ds_removal_begin(&self, zone: ZoneId) -> Result<()> {
-        Ok(self.store.connection().await?.zone_set_ds_removed(zone, self.store.clock_rng().now()).await?)
+        let mut connection = self.store.connection().await?;
+        let now = self.store.corrected_now(&mut connection).await?;
+        Ok(connection.zone_set_ds_removed(zone, now).await?)
     }
 
     /// Records that the registry has no DS record of a zone whose signing ends. Unsigns the zone if no cache can
@@ -100,9 +102,9 @@ impl Dns {
     /// # Errors
     /// [`DnsError::Store`].
     pub async fn ds_absent(&self, zone: ZoneId) -> Result<()> {
-        let now = self.store.clock_rng().now();
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
+                let now = self.store.corrected_now(tx).await?;
                 let catalog = tx.catalog_lock().await?;
                 let found = tx.zone_lock_by_id(zone).await?.filter(|zone| zone.is_unsigning);
                 let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(()) };
