@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::timeout;
 
 const UNIT_BYTES: usize = 1 << 10;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The memory that calls may use for one purpose, such as arguments or rows. Calls reserve memory for the purposes in a
-/// fixed order, so two calls never wait for each other.
+/// fixed order, and wait only once for each purpose, so two calls never wait for each other.
 #[derive(Clone)]
 pub struct Memory {
     all: Arc<Semaphore>,
@@ -66,6 +66,22 @@ impl Memory {
         let project = Arc::clone(&self.project).acquire_many_owned(units).await?;
         let all = Arc::clone(&self.all).acquire_many_owned(units).await?;
         Ok(Reservation { all, project })
+    }
+
+    /// Reserves memory without waiting.
+    ///
+    /// # Errors
+    /// Returns an error if the memory is not available at the moment, or exceeds the limit of a project.
+    pub fn try_reserve(&self, bytes: usize) -> Result<Reservation, TryAcquireError> {
+        let units = units(bytes);
+        let project = Arc::clone(&self.project).try_acquire_many_owned(units)?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(units)?;
+        Ok(Reservation { all, project })
+    }
+
+    /// Returns the limit of a project.
+    pub const fn project_bytes(&self) -> usize {
+        self.project_bytes
     }
 
     fn units(&self, bytes: usize) -> u32 {

@@ -16,6 +16,7 @@
 mod call;
 mod cancel;
 mod connection;
+mod elements;
 mod error;
 mod limits;
 mod metrics;

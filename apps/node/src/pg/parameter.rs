@@ -75,6 +75,8 @@ impl<'de> Visitor<'de> for ParameterVisitor {
         while let Some(element) = sequence.next_element()? {
             elements.push(element);
         }
+        // The smallest capacity is that of four elements.
+        elements.shrink_to_fit();
         Ok(Parameter::Array(elements))
     }
 }

@@ -113,6 +113,21 @@ impl Pool {
         reserved.ok().and_then(std::result::Result::ok).map(Some).ok_or(DatabaseError::NO_MEMORY)
     }
 
+    /// Reserves the memory of parsed statements, until the reservation is dropped. Does not wait: calls that hold the
+    /// memory of their bodies would wait for each other.
+    fn reserve_parsed(&self, body: &[u8]) -> Result<Option<Reservation>> {
+        let bytes = Statement::parsed_bytes(body)?;
+        if bytes <= SMALL_BYTES {
+            return Ok(None);
+        }
+        if body.len() + bytes > self.arguments.project_bytes() {
+            return Err(DatabaseError::InvalidArgument(
+                "The statements have too many parameters and array elements for one call.".to_owned(),
+            ));
+        }
+        self.arguments.try_reserve(bytes).map(Some).map_err(|_| DatabaseError::NO_MEMORY)
+    }
+
     /// Begins a call. It is canceled when the chunks of its result are dropped.
     pub fn call(self: &Arc<Self>, call: Call) -> Chunks {
         let (output, chunks) = Output::new(MAX_RESULT_BYTES);
@@ -124,17 +139,19 @@ impl Pool {
     async fn serve(self: Arc<Self>, call: Call, mut output: Output) {
         let receiver = output.receiver();
         let prepared = async {
+            let memory = self.reserve_parsed(&call.body)?;
             let statements = call.statements()?;
-            Ok((statements, self.wait_for_slot().await?))
+            Ok((memory, statements, self.wait_for_slot().await?))
         };
         let prepared = tokio::select! {
             prepared = prepared => prepared,
             () = receiver.closed() => return,
         };
         let (result, rest, slot) = match prepared {
-            Ok((statements, slot)) => {
+            Ok((memory, statements, slot)) => {
                 let gone = receiver.closed();
                 let (result, rest) = self.execute(&call, &statements, &mut output, gone).await;
+                drop((statements, memory));
                 (result, rest, Some(slot))
             }
             Err(error) => (Err(error), Rest::Nothing, None),

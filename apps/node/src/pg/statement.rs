@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::elements::Elements;
 use super::error::{DatabaseError, Result};
 use super::parameter::Parameter;
 use super::refusal::refuse;
@@ -13,6 +14,7 @@ use super::refusal::refuse;
 const MAX_STATEMENTS: usize = 1000;
 /// The protocol counts parameters in 16 bits.
 const MAX_PARAMETERS: usize = 65_535;
+const MALFORMED: &str = "The call is malformed.";
 
 /// A statement with its parameters.
 #[derive(Debug, Deserialize)]
@@ -25,13 +27,22 @@ pub struct Statement<'a> {
 }
 
 impl<'a> Statement<'a> {
+    /// Returns the memory that the parsed statements need in addition to the JSON. A growing array takes up to twice the
+    /// size of its elements.
+    ///
+    /// # Errors
+    /// Returns an error if the JSON is malformed.
+    pub fn parsed_bytes(body: &[u8]) -> Result<usize> {
+        let Elements(count) = serde_json::from_slice(body).map_err(|_| invalid(MALFORMED))?;
+        Ok(count * 2 * size_of::<Parameter<'_>>())
+    }
+
     /// Reads and checks the statements of a call: a JSON array.
     ///
     /// # Errors
     /// Returns an error if the JSON is malformed, or if a statement can never work.
     pub fn read_all(body: &'a Bytes) -> Result<Vec<Self>> {
-        let invalid = |message: &str| DatabaseError::InvalidArgument(message.to_owned());
-        let statements: Vec<Self> = serde_json::from_slice(body).map_err(|_| invalid("The call is malformed."))?;
+        let statements: Vec<Self> = serde_json::from_slice(body).map_err(|_| invalid(MALFORMED))?;
         if statements.len() > MAX_STATEMENTS {
             return Err(invalid("A batch can have at most 1,000 statements."));
         }
@@ -48,4 +59,8 @@ impl<'a> Statement<'a> {
         }
         Ok(statements)
     }
+}
+
+fn invalid(message: &str) -> DatabaseError {
+    DatabaseError::InvalidArgument(message.to_owned())
 }

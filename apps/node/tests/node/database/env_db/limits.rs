@@ -82,6 +82,33 @@ async fn calls_wait_for_a_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn parsed_statements_use_a_limited_memory() {
+    let Some(rig) = Rig::start().await else { return };
+    let sum = |count: usize| {
+        let numbers = vec![r#""n1""#; count].join(",");
+        format!(r#"{{ "text": "SELECT sum(n)::int4 FROM unnest($1::int4[]) n", "params": [[{numbers}]] }}"#)
+    };
+    let result = rig.call(Mode::Query, format!("[{}]", sum(100_000))).await.unwrap();
+    assert_eq!(result["results"][0]["rows"][0][0], 100_000);
+    // One call exceeds the limit of a project.
+    let empty = vec!["[]"; 5_000_000].join(",");
+    let excessive = format!(r#"[{{ "text": "SELECT 1", "params": [[{empty}]] }}]"#);
+    let (code, message) = rig.call(Mode::Query, excessive).await.unwrap_err();
+    assert_eq!((code.as_str(), message.contains("too many parameters")), ("invalid_argument", true), "{message}");
+    // Two calls together exceed the limit.
+    let body = format!(r#"[{{ "text": "SELECT pg_sleep(600)", "params": [] }}, {}]"#, sum(600_000));
+    let sleeping = rig.pool.call(Call { mode: Mode::Batch, body: body.into(), memory: None });
+    rig.wait_for_sessions(SLEEPING, 1).await;
+    let large = format!("[{}]", sum(600_000));
+    assert_fails(rig.call(Mode::Query, large.clone()).await, "too_many_connections");
+    assert_eq!(rig.value("SELECT 1").await, 1);
+    drop(sleeping);
+    rig.wait_for_sessions(SLEEPING, 0).await;
+    let result = rig.call(Mode::Query, large).await.unwrap();
+    assert_eq!(result["results"][0]["rows"][0][0], 600_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn drain_ends_running_calls_and_refuses_others() {
     let Some(rig) = Rig::start().await else { return };
     rig.query("CREATE TABLE t (id int)").await.unwrap();

@@ -69,6 +69,11 @@ impl Rig {
         tokio::spawn(async move { run(&pool, mode, statements).await })
     }
 
+    /// Executes a call with this body.
+    pub async fn call(&self, mode: Mode, body: String) -> Outcome {
+        execute(&self.pool, mode, body).await
+    }
+
     /// Returns the first value of the first row.
     pub async fn value(&self, text: &str) -> Value {
         self.query(text).await.unwrap()["results"][0]["rows"][0][0].clone()
@@ -106,8 +111,11 @@ fn open(generation: u64, credentials: &Credentials) -> Connection {
 
 async fn run(pool: &Arc<Pool>, mode: Mode, statements: &[&str]) -> Outcome {
     let statements: Vec<Value> = statements.iter().map(|text| json!({ "text": text, "params": [] })).collect();
-    let body = serde_json::to_vec(&statements).unwrap().into();
-    let mut chunks = pool.call(Call { mode, body, memory: None });
+    execute(pool, mode, Value::from(statements).to_string()).await
+}
+
+async fn execute(pool: &Arc<Pool>, mode: Mode, body: String) -> Outcome {
+    let mut chunks = pool.call(Call { mode, body: body.into(), memory: None });
     let mut json = Vec::new();
     while let Some(chunk) = chunks.recv().await {
         json.extend_from_slice(&chunk.map_err(|error| (error.code().to_owned(), error.to_string()))?);
