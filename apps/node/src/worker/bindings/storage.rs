@@ -4,6 +4,7 @@
 //! the content. The response is JSON, the content of a get with the object in a header, or 204 for `null`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use actix_web::body::SizedStream;
@@ -15,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::LocalBoxFuture;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -79,7 +80,33 @@ struct Head {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Delete {
+    #[serde(deserialize_with = "read_keys")]
     keys: Vec<String>,
+}
+
+struct KeysVisitor;
+
+impl<'de> Visitor<'de> for KeysVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("keys")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> std::result::Result<Vec<String>, A::Error> {
+        let mut keys = Vec::new();
+        while keys.len() <= MAX_DELETED {
+            let Some(key) = sequence.next_element()? else { return Ok(keys) };
+            keys.push(key);
+        }
+        while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(keys)
+    }
+}
+
+/// Reads keys, but stores only one more than a call can delete: short keys take a multiple of their length in memory.
+fn read_keys<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<String>, D::Error> {
+    deserializer.deserialize_seq(KeysVisitor)
 }
 
 #[derive(Deserialize)]
@@ -247,6 +274,18 @@ const fn status(error: StorageError) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stored_keys_are_limited() {
+        for (sent, stored) in [(0, 0), (1, 1), (MAX_DELETED, 1000), (MAX_DELETED + 1, 1001), (1_000_000, 1001)] {
+            let arguments = json!({ "keys": vec!["a"; sent] }).to_string();
+            let Delete { keys } = parse(arguments.as_bytes()).unwrap();
+            assert_eq!(keys, vec!["a"; stored], "{sent}");
+        }
+        for arguments in ["{}", r#"{ "keys": "a" }"#, r#"{ "keys": [1] }"#, r#"{ "keys": ["a"], "more": 1 }"#] {
+            assert!(parse::<Delete>(arguments.as_bytes()).is_err(), "{arguments}");
+        }
+    }
 
     #[tokio::test]
     async fn stream_must_end_with_its_text() {
