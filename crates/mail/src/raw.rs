@@ -63,26 +63,23 @@ impl RawMails {
 
     /// Deletes a message, if it is stored.
     pub(crate) async fn delete(&self, project: ProjectId, mail: MailId) -> Result<()> {
-        self.delete_object(&path(project, mail)).await
+        match self.objects().delete(&path(project, mail)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(MailError::MailStore(error)),
+        }
     }
 
-    /// Returns the messages of a project that were written before `before`, and whose id is not earlier than `since`.
-    /// The names of objects are in the order of the ids, so the store does not list older ones.
-    pub(crate) async fn list(&self, project: ProjectId, since: MailId, before: Time) -> Result<Vec<MailId>> {
+    /// Returns the messages of a project whose id is not earlier than `since`, and that were written before `before`, if
+    /// it is given. The names of objects are in the order of the ids, so the store does not list older ones.
+    pub(crate) async fn list(&self, project: ProjectId, since: MailId, before: Option<Time>) -> Result<Vec<MailId>> {
         let folder = Path::from_iter([project.to_string()]);
         let objects = self.objects().list_with_offset(Some(&folder), &path(project, since));
-        let old = objects.try_filter(|object| std::future::ready(Time::new(object.last_modified) < before));
+        let old = objects.try_filter(|object| {
+            let written_at = Time::new(object.last_modified);
+            std::future::ready(before.is_none_or(|before| written_at < before))
+        });
         let names: Vec<_> = old.map_ok(|object| object.location).try_collect().await.map_err(MailError::MailStore)?;
         Ok(names.iter().filter_map(|name| name.filename()?.parse().ok()).collect())
-    }
-
-    /// Deletes all messages of a project.
-    pub(crate) async fn delete_project(&self, project: ProjectId) -> Result<()> {
-        let mut objects = self.objects().list(Some(&Path::from_iter([project.to_string()])));
-        while let Some(object) = objects.try_next().await.map_err(MailError::MailStore)? {
-            self.delete_object(&object.location).await?;
-        }
-        Ok(())
     }
 
     /// Stores the uploaded bytes of a received message, at most `limit` bytes. A repeated upload replaces the message.
@@ -132,13 +129,6 @@ impl RawMails {
 
     fn objects(&self) -> &Arc<dyn ObjectStore> {
         &self.0.objects
-    }
-
-    async fn delete_object(&self, path: &Path) -> Result<()> {
-        match self.objects().delete(path).await {
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(MailError::MailStore(error)),
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Retention, and the deletion of purged projects' mail.
 
+use std::collections::HashSet;
+
 use kernel::{MailId, Plan, ProjectId, Time, error_chain};
 use store::{BATCH_SIZE, Connection, is_full_batch};
 
@@ -27,21 +29,17 @@ const ORPHAN_BATCH: usize = 500;
 /// The suppressions that a project keeps. They are counted once an hour.
 const MAX_SUPPRESSIONS: i64 = 20_000;
 
-/// After this number of consecutive failures, a run stops, because the mail store is probably unavailable.
+/// After this number of consecutive failures, a run checks whether the mail store and Postgres are available.
 const MAX_FAILURES: usize = 9;
-
-/// After this number of consecutive failed messages of a project, a run continues with the next project.
-const MAX_FAILURES_IN_PROJECT: usize = 3;
 
 /// The failures of a run, which continues with the other messages and projects.
 #[derive(Default)]
 struct Failures {
-    /// The failures since the last deletion of a message or a mailbox. Many projects have nothing to delete, so their
-    /// success does not mean that the mail store is available.
+    /// The failures since the last deletion of a message or a mailbox, or since the last successful check. Many projects
+    /// have nothing to delete, so their success does not mean that the mail store is available.
     consecutive: usize,
-    /// The number of these failures that are messages of the current project.
-    in_project: usize,
-    last: Option<MailError>,
+    /// The last failure, and its project.
+    last: Option<(ProjectId, MailError)>,
 }
 
 impl Mail {
@@ -75,9 +73,7 @@ impl Mail {
         for (project, plan) in self.mailboxes(now).await? {
             let result = self.purge_mailbox(project, plan, now, &mut failures).await;
             failures.record(project, result);
-            if failures.are_too_many() {
-                break;
-            }
+            self.check_stores(&mut failures).await?;
         }
         failures.result()
     }
@@ -115,9 +111,7 @@ impl Mail {
         for (project, _) in self.mailboxes(now).await? {
             let result = self.delete_orphans(project, since, before, &mut failures).await;
             failures.record(project, result);
-            if failures.are_too_many() {
-                break;
-            }
+            self.check_stores(&mut failures).await?;
         }
         failures.result()
     }
@@ -129,15 +123,13 @@ impl Mail {
         before: Time,
         failures: &mut Failures,
     ) -> Result<()> {
-        let messages = self.raws.list(project, since, before).await?;
+        let messages = self.raws.list(project, since, Some(before)).await?;
         for batch in messages.chunks(ORPHAN_BATCH) {
             let known = self.store.connection().await?.message_list_known(batch).await?;
             for orphan in batch.iter().filter(|id| !known.contains(id)) {
                 let result = self.delete_orphan(project, *orphan, before).await;
                 failures.record_message(project, *orphan, result);
-                if failures.are_too_many_in_project() {
-                    return Ok(());
-                }
+                self.check_stores(failures).await?;
             }
         }
         Ok(())
@@ -179,13 +171,11 @@ impl Mail {
             for project in &projects {
                 let is_deleted = self.delete_mailbox(*project, &mut failures).await;
                 if failures.record(*project, is_deleted) == Some(true) {
-                    failures.consecutive = 0;
+                    failures.reset();
                 } else {
                     kept += 1;
                 }
-                if failures.are_too_many() {
-                    return failures.result();
-                }
+                self.check_stores(&mut failures).await?;
             }
             if !is_full_batch(projects.len()) {
                 return failures.result();
@@ -193,43 +183,76 @@ impl Mail {
         }
     }
 
-    /// Deletes the mailbox of a purged project. Returns false if a message cannot be deleted.
+    /// Deletes the mail and the suppressions of a purged project, and then its mailbox. Returns false and keeps the
+    /// mailbox if a message cannot be deleted.
     async fn delete_mailbox(&self, project: ProjectId, failures: &mut Failures) -> Result<bool> {
+        let before = self.store.clock_rng().now().plus_seconds(1);
+        let stuck = self.delete_before(project, before, failures).await?;
+        let mut is_complete = stuck.is_empty();
         // A raw message can exist without a row, if a process was killed between storing the message and committing the
         // row.
-        self.raws.delete_project(project).await?;
-        if !self.delete_before(project, self.store.clock_rng().now().plus_seconds(1), failures).await? {
-            return Ok(false);
+        let objects = self.raws.list(project, MailId::earliest_at(Time::UNIX_EPOCH), None).await?;
+        for mail in objects.into_iter().filter(|mail| !stuck.contains(mail)) {
+            let result = self.raws.delete(project, mail).await;
+            is_complete &= failures.record_message(project, mail, result);
+            self.check_stores(failures).await?;
         }
         let mut connection = self.store.connection().await?;
         connection.suppression_purge(project).await?;
-        connection.mailbox_delete(project).await?;
-        Ok(true)
+        if is_complete {
+            connection.mailbox_delete(project).await?;
+        }
+        Ok(is_complete)
     }
 
     /// Deletes the mail of a project that is older than this time. Deletes a raw message before its row, so that a
-    /// killed process leaves no message without a row. Returns false if a message cannot be deleted.
-    async fn delete_before(&self, project: ProjectId, before: Time, failures: &mut Failures) -> Result<bool> {
-        let (mut is_complete, mut after) = (true, MailId::earliest_at(Time::UNIX_EPOCH));
+    /// killed process leaves no message without a row. Returns the messages that cannot be deleted.
+    async fn delete_before(
+        &self,
+        project: ProjectId,
+        before: Time,
+        failures: &mut Failures,
+    ) -> Result<HashSet<MailId>> {
+        let (mut stuck, mut after) = (HashSet::new(), MailId::earliest_at(Time::UNIX_EPOCH));
         loop {
             let old = self.store.connection().await?.message_list_old(project, before, after, BATCH_SIZE).await?;
-            let mut deleted = Vec::with_capacity(old.len());
+            let (mut deleted, mut checked) = (Vec::with_capacity(old.len()), Ok(()));
             for mail in &old {
                 let result = self.raws.delete(project, *mail).await;
                 if failures.record_message(project, *mail, result) {
                     deleted.push(*mail);
+                } else {
+                    stuck.insert(*mail);
                 }
-                if failures.are_too_many_in_project() {
+                checked = self.check_stores(failures).await;
+                if checked.is_err() {
                     break;
                 }
             }
             self.delete_rows(project, &deleted).await?;
-            is_complete &= deleted.len() == old.len();
+            checked?;
             match old.last() {
-                Some(last) if is_full_batch(old.len()) && !failures.are_too_many_in_project() => after = *last,
-                _ => return Ok(is_complete),
+                Some(last) if is_full_batch(old.len()) => after = *last,
+                _ => return Ok(stuck),
             }
         }
+    }
+
+    /// After [`MAX_FAILURES`] consecutive failures, checks that the mail store and Postgres are available, with requests
+    /// for a mail that does not exist, in the project of the last failure: a file system that is mounted read-only refuses
+    /// a deletion only in a folder that exists. If they are, the failures concern single messages or projects, and the
+    /// run continues. Otherwise the returned error ends the run.
+    async fn check_stores(&self, failures: &mut Failures) -> Result<()> {
+        if failures.consecutive >= MAX_FAILURES
+            && let Some((project, _)) = failures.last
+        {
+            let mail = self.store.clock_rng().id();
+            self.raws.delete(project, mail).await?;
+            self.raws.list(project, mail, None).await?;
+            self.store.connection().await?.message_find(mail).await?;
+            failures.reset();
+        }
+        Ok(())
     }
 
     async fn delete_rows(&self, project: ProjectId, mails: &[MailId]) -> Result<()> {
@@ -251,43 +274,37 @@ impl Failures {
     /// Logs and counts the failure of a message. Returns whether it was deleted.
     fn record_message(&mut self, project: ProjectId, mail: MailId, result: Result<()>) -> bool {
         let Err(error) = result else {
-            (self.consecutive, self.in_project) = (0, 0);
+            self.reset();
             return true;
         };
         tracing::warn!(%project, %mail, error = %error_chain(&error), "failed to delete a raw message");
-        self.count(error);
-        self.in_project += 1;
+        self.count(project, error);
         false
     }
 
     /// Logs and counts another failure of a project. Returns its result.
     fn record<T>(&mut self, project: ProjectId, result: Result<T>) -> Option<T> {
-        self.in_project = 0;
         match result {
             Ok(value) => Some(value),
             Err(error) => {
                 tracing::warn!(%project, error = %error_chain(&error), "failed to delete mail of a project");
-                self.count(error);
+                self.count(project, error);
                 None
             }
         }
     }
 
-    fn count(&mut self, error: MailError) {
+    fn count(&mut self, project: ProjectId, error: MailError) {
         self.consecutive += 1;
-        self.last = Some(error);
+        self.last = Some((project, error));
     }
 
-    const fn are_too_many(&self) -> bool {
-        self.consecutive >= MAX_FAILURES
-    }
-
-    const fn are_too_many_in_project(&self) -> bool {
-        self.in_project == MAX_FAILURES_IN_PROJECT
+    const fn reset(&mut self) {
+        self.consecutive = 0;
     }
 
     /// Returns the last failure.
     fn result(self) -> Result<()> {
-        self.last.map_or(Ok(()), Err)
+        self.last.map_or(Ok(()), |(_, error)| Err(error))
     }
 }

@@ -1,8 +1,9 @@
-//! The deletion of messages without a row, concurrently with uploads, and in a store that refuses a deletion.
+//! The deletion of messages without a row, concurrently with uploads, and the deletion of mail in a store that refuses a
+//! deletion.
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use std::{fmt, fs};
 
@@ -16,12 +17,17 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use objects::{Store, StoreConfig};
+use store::Connection;
 use tempfile::TempDir;
 
 use crate::inbound::MESSAGE;
-use crate::kit::Kit;
+use crate::kit::{Kit, outgoing};
 
 const DAY: i64 = 24 * 3600;
+
+/// The number of deletions that a store has refused during an outage, or `None` if the store is available. The outage is
+/// that of a file system that is mounted read-only: it refuses deletions only in folders that exist.
+type Outage = Arc<Mutex<Option<usize>>>;
 
 /// A folder in which each object with the content `uploaded again` is written again after it is listed, and each object
 /// with the content `locked` cannot be deleted.
@@ -29,6 +35,7 @@ const DAY: i64 = 24 * 3600;
 struct FaultyStore {
     folder: PathBuf,
     objects: Arc<dyn ObjectStore>,
+    outage: Outage,
 }
 
 impl fmt::Display for FaultyStore {
@@ -48,12 +55,20 @@ impl ObjectStore for FaultyStore {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let folder = self.folder.clone();
-        let checked = paths.map(move |path| match path {
-            Ok(path) if fs::read(folder.join(path.as_ref())).is_ok_and(|content| content == b"locked") => {
-                Err(Error::Generic { store: "FaultyStore", source: "the object is locked".into() })
+        let (folder, outage) = (self.folder.clone(), Arc::clone(&self.outage));
+        let checked = paths.map(move |path: Result<Path>| -> Result<Path> {
+            let path = path?;
+            let file = folder.join(path.as_ref());
+            if let Some(refused) = outage.lock().unwrap().as_mut()
+                && file.parent().unwrap().exists()
+            {
+                *refused += 1;
+                return Err(Error::Generic { store: "FaultyStore", source: "the store is unavailable".into() });
             }
-            path => path,
+            if fs::read(file).is_ok_and(|content| content == b"locked") {
+                return Err(Error::Generic { store: "FaultyStore", source: "the object is locked".into() });
+            }
+            Ok(path)
         });
         self.objects.delete_stream(checked.boxed())
     }
@@ -83,10 +98,14 @@ impl ObjectStore for FaultyStore {
 }
 
 async fn start() -> Kit {
+    start_with(Outage::default()).await
+}
+
+async fn start_with(outage: Outage) -> Kit {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_owned();
     let opened = StoreConfig::Folder(path.clone()).open().unwrap();
-    let objects = Arc::new(FaultyStore { folder: path, objects: Arc::clone(&opened.objects) });
+    let objects = Arc::new(FaultyStore { folder: path, objects: Arc::clone(&opened.objects), outage });
     let kit = Kit::on_objects(folder, Store { objects, ..opened }, Limits::default(), |mail| mail).await;
     // The age of a message depends on the file system's clock, not on the clock of the tests.
     kit.advance(ClockRng::system().now().unix_seconds() - kit.now().unix_seconds());
@@ -128,28 +147,71 @@ async fn message_that_cannot_be_deleted_does_not_keep_other_messages() {
     // Projects and messages are processed in the order of their ids.
     kit.advance(1);
     let blog = kit.project("blog").await;
-    upload(&kit, shop, "locked").await;
+    // After nine consecutive failures, the run checks the store.
+    for _ in 0..10 {
+        upload(&kit, shop, "locked").await;
+    }
     kit.advance(1);
     upload(&kit, shop, "").await;
     upload(&kit, blog, "").await;
     kit.mail.purge_orphans().await.unwrap_err();
-    assert_eq!(contents(&kit, shop), ["locked"]);
-    assert_eq!(kit.objects(), 1);
+    assert_eq!(contents(&kit, shop), ["locked"; 10]);
+    assert_eq!(kit.objects(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_ends_after_failures_of_consecutive_projects() {
-    let kit = start().await;
-    for (project, content) in
-        [("a", "locked"), ("b", "locked"), ("c", ""), ("d", "locked"), ("e", "locked"), ("f", "locked"), ("g", "")]
-    {
-        let target = kit.project(project).await;
-        for _ in 0..4 {
-            upload(&kit, target, content).await;
-        }
-        kit.advance(1);
+async fn message_that_cannot_be_deleted_does_not_keep_other_mail_of_a_purged_project() {
+    let outage = Outage::default();
+    let kit = start_with(Arc::clone(&outage)).await;
+    let shop = kit.project("shop").await;
+    let folder = kit.folder.path().join(shop.project.to_string());
+    let locked = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    fs::write(folder.join(locked.to_string()), "locked").unwrap();
+    kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    upload(&kit, shop, "locked").await;
+    upload(&kit, shop, "").await;
+    let id = shop.project.as_uuid();
+    kit.db_execute(&format!("INSERT INTO mail.suppressions VALUES ('{id}', 'a@b.org', 'bounce', NULL, now())")).await;
+    kit.store
+        .transaction_unaudited(async |tx: &mut Connection| kit.mail.purge(tx, &[shop.project]).await)
+        .await
+        .unwrap();
+    kit.mail.purge_deleted().await.unwrap_err();
+    assert_eq!(contents(&kit, shop), ["locked"; 2]);
+    assert_eq!(kit.entry(shop, locked).await.id, locked);
+    let count = async |table: &str| kit.db_number(&format!("SELECT count(*) FROM mail.{table}")).await;
+    assert_eq!((count("messages").await, count("suppressions").await, count("mailboxes").await), (1, 0, 1));
+    // A run attempts each message once.
+    *outage.lock().unwrap() = Some(0);
+    kit.mail.purge_deleted().await.unwrap_err();
+    assert_eq!(outage.lock().unwrap().take(), Some(2));
+    for object in fs::read_dir(folder).unwrap() {
+        fs::write(object.unwrap().path(), "").unwrap();
     }
-    // Only the messages of `c` are deleted. The run ends before `g`.
+    kit.mail.purge_deleted().await.unwrap();
+    assert_eq!((count("messages").await, count("mailboxes").await, kit.objects()), (0, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_ends_if_the_store_is_unavailable() {
+    let outage = Outage::default();
+    let kit = start_with(Arc::clone(&outage)).await;
+    let mut projects = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        let target = kit.project(name).await;
+        for _ in 0..4 {
+            upload(&kit, target, "").await;
+        }
+        projects.push(target.project);
+    }
+    // A run attempts nine messages and two checks: one in the third project, and one before the fourth project.
+    *outage.lock().unwrap() = Some(0);
     kit.mail.purge_orphans().await.unwrap_err();
-    assert_eq!(kit.objects(), 24);
+    assert_eq!(*outage.lock().unwrap(), Some(11));
+    kit.store.transaction_unaudited(async |tx: &mut Connection| kit.mail.purge(tx, &projects).await).await.unwrap();
+    kit.mail.purge_deleted().await.unwrap_err();
+    assert_eq!(outage.lock().unwrap().take(), Some(22));
+    assert_eq!(kit.objects(), 20);
+    kit.mail.purge_deleted().await.unwrap();
+    assert_eq!(kit.objects(), 0);
 }
