@@ -124,11 +124,13 @@ impl OutboxHandler for InviteMails {
             let _ = message.response.set(Value::Bool(false));
             return Ok(());
         }
-        self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await
+        self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
+        let _ = message.response.set(Value::Bool(true));
+        Ok(())
     }
 
     async fn on_delivered(&self, tx: &mut Connection, message: &Message, at: Time) -> store::Result<()> {
-        if message.response.get() == Some(&Value::Bool(false)) {
+        if message.response.get() != Some(&Value::Bool(true)) {
             return Ok(());
         }
         let mail: InviteMail = message.parse_delivered()?;

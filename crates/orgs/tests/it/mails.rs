@@ -267,6 +267,7 @@ async fn only_delivery_of_the_newest_mail_is_recorded() {
         messages.push(recorder.message.lock().unwrap().take().unwrap());
     }
     for (message, expected) in messages.iter().zip([None, Some(kit.now())]) {
+        message.response.set(true.into()).unwrap();
         recorder.on_delivered(&mut *kit.connection().await, message, kit.now()).await.unwrap();
         assert_eq!(sent_at(&kit, org).await, expected);
     }
