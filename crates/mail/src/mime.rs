@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernel::MailId;
 use lettre::message::header::{self, ContentTransferEncoding, HeaderName, HeaderValue, Headers};
-use lettre::message::{Attachment, Body, Message, MultiPart, SinglePart};
+use lettre::message::{Attachment, Body, Mailboxes, Message, MultiPart, SinglePart};
 
+use crate::address::Mailbox;
 use crate::outgoing::{ValidAttachment, ValidMail};
 
 /// The maximum length of a line without its line break (RFC 5322 section 2.1.1).
@@ -29,12 +30,10 @@ pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<
         .raw_header(subject_header(subject))
         .date(UNIX_EPOCH + Duration::from_millis(millis(id)))
         .message_id(Some(format!("<{id}@{domain}>")))
-        .header(header::MIME_VERSION_1_0);
-    for mailbox in to {
-        message = message.to(mailbox.header()?);
-    }
-    for mailbox in cc {
-        message = message.cc(mailbox.header()?);
+        .header(header::MIME_VERSION_1_0)
+        .raw_header(recipients_header("To", &to)?);
+    if !cc.is_empty() {
+        message = message.raw_header(recipients_header("Cc", &cc)?);
     }
     if let Some(mailbox) = reply_to {
         message = message.reply_to(mailbox.header()?);
@@ -49,6 +48,20 @@ pub(crate) fn assemble(id: MailId, domain: &str, mail: ValidMail) -> Option<Vec<
         (content, attachments) => message.multipart(with_attachments(id, content, attachments)?),
     };
     Some(message.ok()?.formatted())
+}
+
+/// Returns a header with one mailbox a line. The library does not break lines between mailboxes.
+fn recipients_header(name: &'static str, mailboxes: &[Mailbox]) -> Option<HeaderValue> {
+    let encode = |mailbox: &Mailbox| {
+        let mut headers = Headers::new();
+        headers.set(header::To::from(Mailboxes::from(mailbox.header()?)));
+        Some(headers.to_string().strip_prefix("To: ")?.trim_end().to_owned())
+    };
+    let lines: Vec<String> = mailboxes.iter().map(encode).collect::<Option<_>>()?;
+    // The library parses this list for the envelope, which is not used.
+    let addresses: Vec<&str> = mailboxes.iter().map(|mailbox| mailbox.address.as_str()).collect();
+    let name = HeaderName::new_from_ascii_str(name);
+    Some(HeaderValue::dangerous_new_pre_encoded(name, addresses.join(", "), lines.join(",\r\n ")))
 }
 
 /// Returns whether a line of a header is too long. The library breaks lines only at spaces.

@@ -30,6 +30,10 @@ fn parse(message: &[u8]) -> Message<'_> {
     MessageParser::default().parse(message).unwrap()
 }
 
+fn addresses(list: Option<&mail_parser::Address<'_>>) -> Vec<String> {
+    list.into_iter().flat_map(|list| list.iter()).filter_map(|it| it.address().map(str::to_owned)).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_and_parts_have_the_given_content() {
     let kit = Kit::start().await;
@@ -67,9 +71,6 @@ async fn headers_and_parts_have_the_given_content() {
     let from = message.from().unwrap().first().unwrap();
     assert_eq!(from.name(), Some("Jörg Müller, \"Shop\""));
     assert_eq!(from.address(), Some("support@shop.acme.mail.example"));
-    let addresses = |list: Option<&mail_parser::Address<'_>>| -> Vec<String> {
-        list.into_iter().flat_map(|list| list.iter()).filter_map(|it| it.address().map(str::to_owned)).collect()
-    };
     assert_eq!(addresses(message.to()), ["ada@example.org", "bob@xn--mller-kva.example"]);
     assert_eq!(addresses(message.cc()), ["cy@example.org"]);
     assert_eq!(addresses(message.reply_to()), ["help@example.org"]);
@@ -99,6 +100,19 @@ async fn mail_without_content_is_a_valid_message() {
     let kit = Kit::start().await;
     let (_, bytes) = sent(&kit, OutgoingMail { text: None, ..outgoing(&["ada@example.org"]) }).await;
     assert_eq!(parse(&bytes).body_text(0).unwrap().trim_end(), "");
+}
+
+/// RFC 5322 section 2.1.1. The function `parse` checks the lines.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_recipients_are_folded() {
+    let many = |field: &str| (10..35).map(|n| format!("{field}{n:x<46}@example.org")).collect::<Vec<_>>();
+    let (to, cc) = (many("to"), many("cc"));
+    let mut named = cc.clone();
+    named[1] = format!("Müller, Jörg <{}>", cc[1]);
+    let (_, bytes) = sent(&Kit::start().await, OutgoingMail { to: to.clone(), cc: named, ..outgoing(&[]) }).await;
+    let message = parse(&bytes);
+    assert_eq!((addresses(message.to()), addresses(message.cc())), (to, cc));
+    assert_eq!(message.cc().unwrap().iter().filter_map(|it| it.name()).collect::<Vec<_>>(), ["Müller, Jörg"]);
 }
 
 /// RFC 5322 section 2.1.1. The other lines of a subject are folded at its spaces.
