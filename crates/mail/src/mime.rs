@@ -71,19 +71,31 @@ pub(crate) fn has_long_line(header: &HeaderValue) -> bool {
     headers.to_string().lines().any(|line| line.len() > MAX_LINE_BYTES)
 }
 
-/// Returns the header of a subject. Encodes all of it if it has a long word, or a word that looks encoded. A receiver
-/// would decode this word, and show another subject than the log.
+/// Returns the header of a subject. Encodes all of it if it is not ASCII, or has a long word or one that looks encoded.
+/// A receiver would decode this word or drop spaces, and show another subject than the log.
 fn subject_header(subject: String) -> HeaderValue {
     let name = HeaderName::new_from_ascii_str("Subject");
-    let header = HeaderValue::new(name.clone(), subject.clone());
-    if subject.contains("=?") || has_long_line(&header) {
-        let encoded = encoded_words(&subject);
-        return HeaderValue::dangerous_new_pre_encoded(name, subject, encoded);
-    }
-    header
+    let encoded = encoded_words(&subject);
+    let is_plain = subject.is_ascii() && !subject.contains("=?");
+    let header = HeaderValue::new(name.clone(), subject);
+    if is_plain && !has_long_line(&header) { header } else { HeaderValue::new(name, encoded) }
 }
 
-/// Returns a text as encoded words, one a line (RFC 2047).
+/// Returns a header of the developer. Encodes words with several spaces between them as one text: the library would
+/// encode each word separately, and receivers drop the spaces between encoded words (RFC 2047 section 6.2).
+pub(crate) fn custom_header(name: HeaderName, value: &str) -> HeaderValue {
+    let words: Vec<&str> = value.split_inclusive(' ').collect();
+    let is_encoded = |word: &&str| !word.is_ascii() || *word == " ";
+    let runs = words.chunk_by(|first, second| is_encoded(first) && is_encoded(second));
+    let encode = |run: &[&str]| {
+        let run = run.concat();
+        let text = run.trim_matches(' ');
+        if text.is_ascii() || !text.contains("  ") { run } else { run.replacen(text, &encoded_words(text), 1) }
+    };
+    HeaderValue::new(name, runs.map(encode).collect())
+}
+
+/// Returns a text as encoded words (RFC 2047).
 fn encoded_words(text: &str) -> String {
     let (mut words, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
@@ -91,7 +103,7 @@ fn encoded_words(text: &str) -> String {
         words.push(format!("=?utf-8?b?{}?=", STANDARD.encode(word)));
         rest = after;
     }
-    words.join("\r\n ")
+    words.join(" ")
 }
 
 /// The text of a mail: a single part, or alternatives (text and HTML).

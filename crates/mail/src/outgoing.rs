@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 
 use crate::address::{Mailbox, suppression_key};
-use crate::mime::has_long_line;
+use crate::mime::{custom_header, has_long_line};
 use crate::model::{Attachment, OutgoingMail, Refusal};
 
 /// The maximum size of an assembled mail, in bytes.
@@ -96,7 +96,7 @@ pub(crate) fn validate(mail: OutgoingMail, domain: &str) -> Result<ValidMail, Re
         let message = format!("a mail can have {MAX_HEADERS} headers and {MAX_ATTACHMENTS} attachments");
         return Err(Refusal::InvalidMessage(message));
     }
-    let headers = headers.into_iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?;
+    let headers = headers.into_iter().map(|(name, value)| header(name, &value)).collect::<Result<_, _>>()?;
     let attachments = attachments.into_iter().map(attachment).collect::<Result<Vec<_>, _>>()?;
     // Encoding never makes content shorter. So a mail whose content exceeds the limit need not be assembled.
     let bodies = [&text, &html].into_iter().flatten().map(String::len);
@@ -127,7 +127,7 @@ fn mailboxes(field: &str, texts: &[String]) -> Result<Vec<Mailbox>, Refusal> {
     texts.iter().enumerate().map(parse).collect()
 }
 
-fn header(name: String, value: String) -> Result<HeaderValue, Refusal> {
+fn header(name: String, value: &str) -> Result<HeaderValue, Refusal> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let lower = name.to_ascii_lowercase();
     if name.is_empty() || name.len() > 76 || !name.chars().all(is_token) {
@@ -142,7 +142,7 @@ fn header(name: String, value: String) -> Result<HeaderValue, Refusal> {
     }
     let long = format!("the header {name} has a word that does not fit in a line of 998 characters; add spaces to it");
     let name = HeaderName::new_from_ascii(name).map_err(|_| invalid("the name of a header is not valid"))?;
-    let header = HeaderValue::new(name, value);
+    let header = custom_header(name, value);
     if has_long_line(&header) { Err(Refusal::InvalidMessage(long)) } else { Ok(header) }
 }
 

@@ -125,6 +125,20 @@ async fn long_subjects_survive() {
     }
 }
 
+/// Receivers drop white space between encoded words (RFC 2047 section 6.2).
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_spaces_survive() {
+    let long = format!("東京{}大阪", " ".repeat(100));
+    for text in ["Grüße  Jörg <ada@example.org> ü", "Grüße an 世界   🎉", "a Größe  Übersicht b", &*long] {
+        let headers = BTreeMap::from([("Comments".to_owned(), text.to_owned())]);
+        let mail = OutgoingMail { subject: text.to_owned(), headers, ..outgoing(&["ada@example.org"]) };
+        let (_, bytes) = sent(&Kit::start().await, mail).await;
+        let message = parse(&bytes);
+        assert_eq!(message.subject(), Some(text));
+        assert_eq!(message.header("Comments").unwrap().as_text(), Some(text));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn subject_that_looks_encoded_is_not_decoded() {
     let subject = "=?utf-8?b?SGk=?= Ada =?utf-8?q?a=20b?=".to_owned();
