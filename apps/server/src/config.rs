@@ -152,7 +152,7 @@ settings::table! {
     pub BUNDLE_STORE: StoreAddress = Setting::required("SVC_BUNDLE_STORE");
     /// Store of the raw messages of projects' mail: `file:///folder`, `s3://bucket` or `s3://bucket/prefix` (default: `mail` next to the folder or prefix of `SVC_BUNDLE_STORE`). The `AWS_…` settings apply to S3.
     pub MAIL_STORE: Option<StoreAddress> = Setting::optional("SVC_MAIL_STORE");
-    /// PEM file with the private key of the DKIM signatures of projects' mail: RSA or Ed25519. Without it, mail is not signed. Requires `SVC_MAIL_DOMAIN`, which is the domain of the signatures.
+    /// PEM file with the private key of the DKIM signatures of projects' mail: RSA or Ed25519. Without it, mail is not signed. Requires `SVC_MAIL_DOMAIN`. Signatures name the value of `SVC_MAIL_DOMAIN` at the time at which the project enabled email.
     pub DKIM_KEY: Option<PathBuf> = Setting::optional("SVC_DKIM_KEY");
     /// ARN of the topic (Amazon SNS) that reports the outcomes of sent mail to `/v1/hooks/mailer`. If unset, the hook is off.
     pub MAILHOOK_TOPIC_ARN: Option<String> = Setting::optional("SVC_MAILHOOK_TOPIC_ARN");

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256};
-use mail_auth::common::headers::HeaderWriter as _;
-use mail_auth::dkim::Done;
+use mail_auth::common::crypto::{Algorithm, DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
+use mail_auth::common::headers::{HeaderWriter as _, Writable};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
@@ -37,7 +36,25 @@ const SIGNED_HEADERS: [&str; 18] = [
 
 /// Signs outgoing mail with the platform's key. Cheap to clone.
 #[derive(Clone)]
-pub struct DkimSigner(Arc<mail_auth::dkim::DkimSigner<DkimKey, Done>>);
+pub struct DkimSigner {
+    key: Arc<DkimKey>,
+    selector: String,
+}
+
+/// The library's signer owns its key.
+struct BorrowedKey<'a>(&'a DkimKey);
+
+impl SigningKey for BorrowedKey<'_> {
+    type Hasher = Sha256;
+
+    fn sign(&self, input: impl Writable) -> mail_auth::Result<Vec<u8>> {
+        self.0.sign(input)
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        self.0.algorithm()
+    }
+}
 
 /// The key is malformed, or its algorithm is not supported.
 #[derive(Debug, thiserror::Error)]
@@ -98,23 +115,25 @@ fn der(tag: u8, value: &[u8]) -> Vec<u8> {
 
 impl DkimSigner {
     /// Creates a signer with a private key in PEM. The public key must be published at
-    /// `<selector>._domainkey.<domain>`. `domain` is the parent of all projects' mail domains, so one record is enough
-    /// for all projects. DMARC's relaxed alignment accepts a signature of the parent domain (RFC 7489 section 3.1.1).
+    /// `<selector>._domainkey.<domain>` for each domain that is the parent of projects' mail domains.
     ///
     /// # Errors
     /// Returns an error if the text is not a private key, or the algorithm is not supported.
-    pub fn new(pem: &str, domain: &str, selector: &str) -> Result<Self, InvalidDkimKey> {
+    pub fn new(pem: &str, selector: &str) -> Result<Self, InvalidDkimKey> {
         let key = match PrivateKey::parse(pem)? {
             PrivateKey::Ed25519(key) => DkimKey::from(key),
             PrivateKey::Rsa(key) => key.into(),
         };
-        let signer = mail_auth::dkim::DkimSigner::from_key(key).domain(domain).selector(selector);
-        Ok(Self(Arc::new(signer.headers(SIGNED_HEADERS))))
+        Ok(Self { key: Arc::new(key), selector: selector.to_owned() })
     }
 
-    /// Returns the message with a signature in front of it.
-    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, mail_auth::Error> {
-        let header = self.0.sign(message)?.to_header();
+    /// Returns the message of the project with this mail domain, `<project>.<org>.<parent>`, with a signature in front
+    /// of it. The signature names the parent, so one record is enough for all projects. DMARC's relaxed alignment
+    /// accepts a signature of the parent domain (RFC 7489 section 3.1.1).
+    pub(crate) fn sign(&self, project_domain: &str, message: &[u8]) -> mail_auth::Result<Vec<u8>> {
+        let parent = project_domain.splitn(3, '.').last().unwrap_or(project_domain);
+        let signer = mail_auth::dkim::DkimSigner::from_key(BorrowedKey(&self.key)).domain(parent);
+        let header = signer.selector(&self.selector).headers(SIGNED_HEADERS).sign(message)?.to_header();
         Ok([header.as_bytes(), message].concat())
     }
 }

@@ -354,8 +354,10 @@ pub(super) fn dkim(settings: &Settings, site: &Site) -> Result<Option<DkimSigner
     let selector = kernel::domain::normalize(&selector, Characters::Underscore)
         .ok_or_else(|| DKIM_SELECTOR.malformed("must be DNS labels such as svc or 2026.svc"))?;
     let Some(pem) = file(settings, &DKIM_KEY)? else { return Ok(None) };
-    let domain = site.mail_domain.as_ref().ok_or_else(|| MAIL_DOMAIN.malformed("required with SVC_DKIM_KEY"))?;
-    DkimSigner::new(&pem, domain, &selector).map(Some).map_err(|error| DKIM_KEY.malformed(error))
+    if site.mail_domain.is_none() {
+        return Err(MAIL_DOMAIN.malformed("required with SVC_DKIM_KEY"));
+    }
+    DkimSigner::new(&pem, &selector).map(Some).map_err(|error| DKIM_KEY.malformed(error))
 }
 
 pub(super) fn limits(settings: &Settings) -> Result<LimitsFile, Error> {

@@ -314,7 +314,7 @@ fn assemble_mail(
         return Ok(Err(Refusal::InvalidMessage("the mail cannot be assembled".to_owned())));
     };
     let message = match dkim {
-        Some(dkim) => dkim.sign(&message)?,
+        Some(dkim) => dkim.sign(domain, &message)?,
         None => message,
     };
     if message.len() > MAX_MESSAGE_BYTES {

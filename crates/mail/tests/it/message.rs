@@ -164,7 +164,7 @@ async fn signature_covers_headers_and_body() {
     let ed25519_key = ed25519.public_key().as_ref().to_vec();
     let rsa_key = signature::RsaKeyPair::from_pkcs8(&der(RSA_KEY)).unwrap().public_key().as_ref().to_vec();
     for (pem, algorithm) in [(ED25519_KEY, "ed25519-sha256"), (RSA_KEY, "rsa-sha256")] {
-        let signer = DkimSigner::new(pem, "mail.example", "s1").unwrap();
+        let signer = DkimSigner::new(pem, "s1").unwrap();
         let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
         let one_click = [
             ("List-Unsubscribe", "<https://shop.example/unsubscribe?id=1>"),
@@ -199,8 +199,23 @@ async fn signature_covers_headers_and_body() {
         assert!(["date", "message-id"].iter().all(|it| !signed.contains(&(*it).to_owned())));
     }
     for text in ["", "key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"] {
-        assert!(DkimSigner::new(text, "mail.example", "s1").is_err(), "{text}");
+        assert!(DkimSigner::new(text, "s1").is_err(), "{text}");
     }
+}
+
+/// DMARC compares the signature's domain with the sender's.
+#[tokio::test(flavor = "multi_thread")]
+async fn signature_names_the_mail_domain_at_which_the_project_enabled_email() {
+    let signer = DkimSigner::new(ED25519_KEY, "s1").unwrap();
+    let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
+    let shop = kit.ungranted("shop").await;
+    let project = shop.project.as_uuid();
+    let grant = format!("INSERT INTO resources.email_domains VALUES ('{project}', 'shop.acme.mail.old.example')");
+    kit.db_execute(&grant).await;
+    kit.send(shop, &["ada@example.org"]).await;
+    let (envelope, bytes) = kit.relay.sent().pop().unwrap();
+    assert_eq!(envelope.from, "noreply@shop.acme.mail.old.example");
+    assert_eq!(dkim_tags(&String::from_utf8(bytes).unwrap())["d"], "mail.old.example");
 }
 
 /// Runs Debian's `opendkim-testmsg`, which only root can direct to another name server.
@@ -213,7 +228,7 @@ async fn opendkim_verifies_the_signature() {
         return;
     }
     // opendkim does not know Ed25519.
-    let signer = DkimSigner::new(RSA_KEY, "mail.example", "s1").unwrap();
+    let signer = DkimSigner::new(RSA_KEY, "s1").unwrap();
     let kit = Kit::with(Limits::default(), |mail| mail.with_dkim(Some(signer))).await;
     let attachment = Attachment {
         filename: "ü.txt".to_owned(),
