@@ -9,8 +9,9 @@ use mail_auth::common::headers::{HeaderWriter as _, Writable};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// The signed headers (RFC 6376 section 5.4.1). The list also contains headers that the mail does not have, so that a
-/// server that adds one of them breaks the signature. Receivers offer to unsubscribe with one click only if the
+/// The signed headers (RFC 6376 section 5.4.1). A signature lists each of them twice, also those that the mail does not
+/// have. So it does not match a mail to which someone adds one of them: clients often show the first header with a name,
+/// but signatures cover the last one (RFC 6376 section 8.15). Receivers offer to unsubscribe with one click only if the
 /// signature covers `List-Unsubscribe` and `List-Unsubscribe-Post` (RFC 8058 section 4). `Date` and `Message-ID` are
 /// not signed, because relays such as Amazon SES replace them.
 const SIGNED_HEADERS: [&str; 18] = [
@@ -133,7 +134,8 @@ impl DkimSigner {
     pub(crate) fn sign(&self, project_domain: &str, message: &[u8]) -> mail_auth::Result<Vec<u8>> {
         let parent = project_domain.splitn(3, '.').last().unwrap_or(project_domain);
         let signer = mail_auth::dkim::DkimSigner::from_key(BorrowedKey(&self.key)).domain(parent);
-        let header = signer.selector(&self.selector).headers(SIGNED_HEADERS).sign(message)?.to_header();
+        let signer = signer.selector(&self.selector).headers(SIGNED_HEADERS.into_iter().chain(SIGNED_HEADERS));
+        let header = signer.sign(message)?.to_header();
         Ok([header.as_bytes(), message].concat())
     }
 }

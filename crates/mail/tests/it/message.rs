@@ -178,16 +178,24 @@ async fn signature_covers_headers_and_body() {
         let tags = dkim_tags(&text);
         assert_eq!((&*tags["d"], &*tags["s"], &*tags["a"]), ("mail.example", "s1", algorithm));
         assert_eq!((&*tags["c"], &*tags["v"]), ("relaxed/relaxed", "1"));
-        let (body_hash, signed) = canonical(&text, &tags);
-        assert_eq!(tags["bh"], body_hash);
-        let signature = decode(&tags["b"]);
-        let digest = ring::digest::digest(&ring::digest::SHA256, signed.as_bytes());
-        let verified = match algorithm {
-            "rsa-sha256" => UnparsedPublicKey::new(&signature::RSA_PKCS1_2048_8192_SHA256, &rsa_key)
-                .verify(signed.as_bytes(), &signature),
-            _ => UnparsedPublicKey::new(&signature::ED25519, &ed25519_key).verify(digest.as_ref(), &signature),
+        let verify = |message: &str| {
+            let (body_hash, signed) = canonical(message, &tags);
+            assert_eq!(tags["bh"], body_hash);
+            let (signed, signature) = (signed.as_bytes(), decode(&tags["b"]));
+            let digest = ring::digest::digest(&ring::digest::SHA256, signed);
+            match algorithm {
+                "rsa-sha256" => {
+                    UnparsedPublicKey::new(&signature::RSA_PKCS1_2048_8192_SHA256, &rsa_key).verify(signed, &signature)
+                }
+                _ => UnparsedPublicKey::new(&signature::ED25519, &ed25519_key).verify(digest.as_ref(), &signature),
+            }
         };
-        assert!(verified.is_ok(), "{algorithm}: {text}");
+        assert!(verify(&text).is_ok(), "{algorithm}: {text}");
+        // A second header breaks the signature (RFC 6376 section 8.15).
+        for name in ["From", "To", "Subject", "Content-Type", "List-Unsubscribe"] {
+            let added = text.replacen(&format!("\r\n{name}:"), &format!("\r\n{name}: added\r\n{name}:"), 1);
+            assert!(verify(&added).is_err(), "{algorithm}: {added}");
+        }
         // A server that adds a header which the message does not have breaks the signature.
         let signed: Vec<_> = tags["h"].split(':').map(str::to_ascii_lowercase).collect();
         assert!(
