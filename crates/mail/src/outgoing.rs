@@ -96,6 +96,10 @@ pub(crate) fn validate(mail: OutgoingMail, domain: &str) -> Result<ValidMail, Re
         let message = format!("a mail can have {MAX_HEADERS} headers and {MAX_ATTACHMENTS} attachments");
         return Err(Refusal::InvalidMessage(message));
     }
+    let mut names = BTreeSet::new();
+    if let Some(name) = headers.keys().find(|name| !names.insert(name.to_ascii_lowercase())) {
+        return Err(Refusal::InvalidMessage(format!("headers must contain {name} only once, in upper or lower case")));
+    }
     let headers = headers.into_iter().map(|(name, value)| header(name, &value)).collect::<Result<_, _>>()?;
     let attachments = attachments.into_iter().map(attachment).collect::<Result<Vec<_>, _>>()?;
     // Encoding never makes content shorter. So a mail whose content exceeds the limit need not be assembled.

@@ -91,6 +91,10 @@ async fn invalid_content_is_refused() {
         with_header("X-Token", &"x".repeat(2000)),
         with_header("References", &"<1@example.org>".repeat(100)),
         with_header("X-Spaces", &format!("a{}b", " ".repeat(2000))),
+        OutgoingMail {
+            headers: ["References", "references"].map(|name| (name.to_owned(), "<1@example.org>".to_owned())).into(),
+            ..base()
+        },
         with_attachment("", "text/plain", ""),
         with_attachment("a\r\nb", "text/plain", ""),
         with_attachment("a.txt", "text", ""),
