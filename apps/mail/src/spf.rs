@@ -116,17 +116,16 @@ impl Spf {
         let parameters = SpfParameters::verify_mail_from(client, ehlo, self.host.as_str(), sender);
         match self.authenticator.verify_spf(parameters).await.result().into() {
             SpfResult::None => SpfResult::PermError,
-            // mail-auth ignores the qualifier of an include whose record passes because of another include.
-            SpfResult::Pass if self.has_include_that_does_not_pass(record).await => SpfResult::Neutral,
+            SpfResult::Pass if self.has_misread_term(record).await => SpfResult::Neutral,
             result => result,
         }
     }
 
-    /// Returns whether a record, or a record to which it redirects, has an include with another qualifier than `+`.
-    async fn has_include_that_does_not_pass(&self, record: &str) -> bool {
+    /// Returns whether a record, or a record to which it redirects, has a term that mail-auth misreads.
+    async fn has_misread_term(&self, record: &str) -> bool {
         let mut record = record.to_owned();
         for _ in 0..=MAX_LOOKUPS {
-            if terms(&record).any(is_include_that_does_not_pass) {
+            if terms(&record).any(is_misread) {
                 return true;
             }
             let Some(target) = redirect(&record) else { return false };
@@ -166,11 +165,14 @@ fn terms(record: &str) -> impl Iterator<Item = &str> {
     record.split(' ').skip(1).filter(|term| !term.is_empty())
 }
 
-/// Returns whether a term is an include with another qualifier than `+`.
-fn is_include_that_does_not_pass(term: &str) -> bool {
-    let mechanism = term.strip_prefix(['-', '~', '?']);
-    let name = mechanism.and_then(|mechanism| mechanism.split_once(':')).map(|(name, _)| name);
-    name.is_some_and(|name| name.eq_ignore_ascii_case("include"))
+/// Returns whether mail-auth can misread a term. It ignores the qualifier of an include whose record passes because of
+/// another include. It reads `a=` and `mx=` as mechanisms, but they are unknown modifiers (RFC 7208 section 6).
+fn is_misread(term: &str) -> bool {
+    let term = term.to_ascii_lowercase();
+    let name = term.trim_start_matches(['+', '-', '~', '?']);
+    name.starts_with("a=")
+        || name.starts_with("mx=")
+        || name.starts_with("include:") && term.starts_with(['-', '~', '?'])
 }
 
 /// Returns the domain to which a record redirects. Returns `None` if the record has `all`, which ends the evaluation
