@@ -99,6 +99,13 @@ impl Cache {
             .with_context(|| format!("the directory {} cannot be used", dir.display()))
     }
 
+    /// Opens a cache in this folder.
+    #[cfg(test)]
+    pub fn in_dir(dir: &Path) -> std::sync::Arc<Self> {
+        let key = || SealingKey::random().unwrap();
+        Self::prepare(dir, 1 << 30, key(), key()).unwrap().into()
+    }
+
     fn prepare(dir: &Path, max_bytes: u64, key: SealingKey, certificate_key: SealingKey) -> anyhow::Result<Self> {
         create_private_dir(dir)?;
         let lock = File::create(dir.join("lock"))?;

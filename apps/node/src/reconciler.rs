@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
+use crate::cache::Cache;
 use crate::compress::compress;
 use crate::desired::{DesiredUpdate, Placement, Placements};
 use crate::digest::Digest;
@@ -29,6 +30,8 @@ use crate::worker::fleet::{Candidate, Fleet, Unavailable};
 
 /// The delay before a failed cache eviction is retried.
 const EVICTION_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// The delay before a cache eviction is tried again that found an addition in progress.
+const BLOCKED_EVICTION_DELAY: Duration = Duration::from_secs(1);
 
 /// The reconcile loop. It owns the routing table.
 pub struct Reconciler {
@@ -309,18 +312,25 @@ impl Reconciler {
     }
 
     fn evict_if_due(&mut self) {
-        let cache = Arc::clone(&self.fetcher.cache);
-        if !self.eviction.is_empty() || !cache.is_eviction_due() {
-            return;
+        if self.eviction.is_empty() && self.fetcher.cache.is_eviction_due() {
+            self.eviction.spawn(evict(Arc::clone(&self.fetcher.cache)));
         }
-        self.eviction.spawn(async move {
-            let evicting = Arc::clone(&cache);
-            if let Err(error) = spawn_blocking(move || evicting.evict()).await.map_err(Into::into).flatten() {
+    }
+}
+
+/// Evicts unused bundles. Retries until it succeeds.
+async fn evict(cache: Arc<Cache>) {
+    loop {
+        let evicting = Arc::clone(&cache);
+        let delay = match spawn_blocking(move || evicting.evict()).await.map_err(Into::into).flatten() {
+            Ok(true) => return,
+            Ok(false) => BLOCKED_EVICTION_DELAY,
+            Err(error) => {
                 tracing::error!(%error, "failed to evict unused bundles; retrying");
-                sleep(EVICTION_RETRY_DELAY).await;
-                cache.request_eviction();
+                EVICTION_RETRY_DELAY
             }
-        });
+        };
+        sleep(delay).await;
     }
 }
 
@@ -342,4 +352,29 @@ fn live_code<'a>(
 ) -> Option<VersionCode<'a>> {
     let version = placement.live_version.unwrap_or(placement.desired.version);
     code(indexes, project, version, placement.live?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// If the task ended, the loop would start another one immediately.
+    #[test]
+    fn eviction_waits_for_an_addition_in_progress() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, unused) = (Cache::in_dir(dir.path()), Digest::of(b""));
+        cache.add_blob(unused, cache.temporary().unwrap()).unwrap();
+
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let addition = cache.block_eviction();
+        let eviction = runtime.spawn(evict(Arc::clone(&cache)));
+        runtime.block_on(async { sleep(Duration::from_secs(600)).await });
+        assert!(!eviction.is_finished() && cache.is_eviction_due());
+        drop(addition);
+        runtime.block_on(eviction).unwrap();
+        assert!(!cache.is_eviction_due());
+        assert_eq!(cache.size(unused.into()).unwrap(), None);
+    }
 }

@@ -44,14 +44,15 @@ impl Cache {
 
     /// Removes blobs that belong to no bundle. If the cache exceeds its limit, evicts unpinned bundles down to 90 % of
     /// the limit, so that not every deploy evicts. Blocks additions while it runs. If an addition is in progress, does
-    /// nothing, and the eviction stays requested: if it waited for the lock, all later additions would wait too.
-    pub fn evict(&self) -> io::Result<()> {
+    /// nothing and returns false, and the eviction stays requested: if it waited for the lock, all later additions
+    /// would wait too.
+    pub fn evict(&self) -> io::Result<bool> {
         let _exclusive = match self.removal_lock.try_write() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.request_eviction();
-                return Ok(());
+                return Ok(false);
             }
         };
         self.eviction_due.store(false, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl Cache {
                 "the pinned bundles exceed the size limit of the cache"
             );
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes and syncs the indexes first: an index states that all blobs of its bundle are stored.
