@@ -181,26 +181,22 @@ impl Process {
         Ok((Arc::new(process), handle))
     }
 
-    /// Admits a request, unless the process is stopping or has exited.
+    /// Admits a request, unless the limit of requests in flight is reached, or the process is stopping or has exited.
     pub fn admit_request(self: &Arc<Self>) -> Option<RequestGuard> {
         let admit = |usage: &mut Usage| {
-            if !usage.closed {
+            let is_admitted = !usage.closed && usage.in_flight < self.max_in_flight;
+            if is_admitted {
                 usage.in_flight += 1;
                 usage.last_request_at = Instant::now();
             }
-            !usage.closed
+            is_admitted
         };
         (self.exit.borrow().is_none() && self.usage.send_if_modified(admit)).then(|| RequestGuard(Arc::clone(self)))
     }
 
-    /// Returns whether the process admits requests.
+    /// Returns whether the process admits requests below the limit.
     pub fn is_running(&self) -> bool {
         self.exit.borrow().is_none() && !self.usage.borrow().closed
-    }
-
-    /// Returns whether the limit of requests in flight is reached.
-    pub fn is_full(&self) -> bool {
-        self.usage.borrow().in_flight >= self.max_in_flight
     }
 
     /// Kills the process.

@@ -9,7 +9,7 @@ use daemon::Backoff;
 use protocol::DeploymentState;
 use semaphores::KeyedSemaphores;
 use settings::rate_limit_key;
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use super::process::{ExitReason, Process, RequestGuard};
@@ -50,6 +50,8 @@ pub struct Worker {
     process: Mutex<Option<Arc<Process>>>,
     /// The permits of the visitors' clients for requests in flight.
     clients: KeyedSemaphores<IpAddr>,
+    /// The permits of requests that wait for the start of the process.
+    waiting: Arc<Semaphore>,
     restart: AsyncMutex<RestartState>,
     /// Whether the last report says that the bundle is not running. All workers of one bundle share this flag, even
     /// with different environments.
@@ -88,7 +90,7 @@ pub enum Rejection {
     BackingOff(Duration),
     /// The worker is not running, and too little memory is free to start it.
     NoMemory,
-    /// The limit of requests in flight is reached.
+    /// The limit of requests in flight, or of requests that wait for a start, is reached.
     Full,
     /// The limit of requests in flight of one client is reached.
     ClientFull,
@@ -124,6 +126,7 @@ impl Worker {
             workers: Arc::clone(workers),
             process: Mutex::default(),
             clients: KeyedSemaphores::new((workers.config.max_in_flight / 4).max(1)),
+            waiting: Arc::new(Semaphore::new(workers.config.max_in_flight)),
             restart: AsyncMutex::new(RestartState { retry_at: None, backoff, last_error: None }),
             is_reported_down: is_reported_down.unwrap_or_default(),
             has_failed_to_start: AtomicBool::new(false),
@@ -146,19 +149,27 @@ impl Worker {
     pub async fn admit_visitor(self: &Arc<Self>, client: IpAddr) -> Result<VisitorGuard, Rejection> {
         let permit = self.clients.of(rate_limit_key(client)).try_acquire_owned();
         let permit = permit.map_err(|_| Rejection::ClientFull)?;
-        Ok(VisitorGuard { request: self.admit_request().await?, _client: permit })
+        let (request, client) = self.admit(permit).await?;
+        Ok(VisitorGuard { request, _client: client })
     }
 
     /// Admits a request, and starts the process if it is not running. The start continues if the caller is cancelled.
     pub async fn admit_request(self: &Arc<Self>) -> Result<RequestGuard, Rejection> {
-        if self.current().is_some_and(|process| process.is_full()) {
-            return Err(Rejection::Full);
+        self.admit(()).await.map(|(request, ())| request)
+    }
+
+    /// Admits a request as [`Worker::admit_request`] does. A request that waits for a start holds its `permit` until
+    /// the wait ends, even if the caller is cancelled.
+    async fn admit<P: Send + 'static>(self: &Arc<Self>, permit: P) -> Result<(RequestGuard, P), Rejection> {
+        if let Some(admitted) = self.admit_if_running() {
+            return admitted.map(|request| (request, permit));
         }
-        if let Some(guard) = self.admit_if_running() {
-            return Ok(guard);
-        }
+        let waiting = Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Rejection::Full)?;
         let worker = Arc::clone(self);
-        let started = self.workers.runtime.spawn(async move { worker.ensure_running(true).await });
+        let started = self.workers.runtime.spawn(async move {
+            let _waiting = waiting;
+            worker.ensure_running(true).await.map(|request| (request, permit))
+        });
         started.await.unwrap_or(Err(Rejection::BackingOff(GRACE_PERIOD)))
     }
 
@@ -242,14 +253,17 @@ impl Worker {
         current.take_if(|current| Arc::ptr_eq(current, exited)).is_some()
     }
 
-    fn admit_if_running(&self) -> Option<RequestGuard> {
-        self.current().as_ref().and_then(Process::admit_request)
+    /// Admits a request. Returns `None` if the process is not running.
+    fn admit_if_running(&self) -> Option<Result<RequestGuard, Rejection>> {
+        let process = self.current()?;
+        let admitted = process.admit_request().map(Ok);
+        admitted.or_else(|| process.is_running().then_some(Err(Rejection::Full)))
     }
 
     async fn ensure_running(self: &Arc<Self>, is_served: bool) -> Result<RequestGuard, Rejection> {
         let mut restart = self.restart.lock().await;
-        if let Some(guard) = self.admit_if_running() {
-            return Ok(guard);
+        if let Some(admitted) = self.admit_if_running() {
+            return admitted;
         }
         // A crash must be reported, and set the backoff, before the next start.
         if let Some(exiting) = self.current() {

@@ -1,13 +1,16 @@
-//! Visitors who do not read their responses, and the limit of each client.
+//! Visitors who do not read their responses, and the limits of requests in flight.
 
+use std::fs;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::{HOST, Rig, workerd};
-use crate::running::eventually;
+use crate::running::{eventually, until};
 use crate::timeout::TIMEOUT;
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -139,4 +142,29 @@ async fn client_gets_a_quarter_of_the_requests_in_flight() {
         drop(held);
         eventually("the end of the requests", async || (seen_by(clients[0]).await.status == 200).then_some(())).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_applies_to_requests_that_wait_for_a_start() {
+    let Some(workerd) = workerd() else { return };
+    let rig = Rig::start_node(workerd, |config| {
+        let workers = config.workers.as_mut().unwrap();
+        (workers.max_in_flight, workers.idle) = (4, Duration::from_secs(1));
+        config.proxies = "127.0.0.1/32".parse().unwrap();
+    });
+    let rig = rig.await;
+    rig.serves(CODE).await;
+    let run = rig.dir.path().join("run");
+    // After the idle process exits, only the socket of the bindings is left.
+    until("exit of the idle worker", || fs::read_dir(&run).unwrap().count() == 1).await;
+    let responses = join_all((0..12).map(|client| {
+        let request = rig.node.visitor.request(Method::GET, HOST, "/endless");
+        request.header("x-forwarded-for", format!("192.0.2.{client}")).send()
+    }));
+    // All responses are kept, so the admitted requests stay in flight.
+    let responses = responses.await;
+    let statuses = responses.iter().map(|response| response.as_ref().unwrap().status().as_u16());
+    let mut statuses: Vec<u16> = statuses.collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 4], vec![503; 8]].concat());
 }
