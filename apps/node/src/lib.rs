@@ -116,7 +116,7 @@ impl Node {
         let placements = cache.placements()?.unwrap_or_default();
         let shared = Shared {
             core,
-            contents: Arc::new(Contents::new(Arc::clone(&cache), damage_reports)),
+            contents: Arc::new(Contents::new(Arc::clone(&cache), damage_reports.clone())),
             environments: Arc::new(Environments::restore(cache.environments(&placements)?)),
             observer: Observer::new(observer),
             metrics: Metrics::new()?,
@@ -128,7 +128,7 @@ impl Node {
         let Shared { core, contents, environments, observer, metrics } = shared;
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
-            Workers::new(it, cache, bindings, environments, observer.clone(), metrics.clone())
+            Workers::new(it, cache, bindings, environments, damage_reports, observer.clone(), metrics.clone())
         };
         let workers = config.workers.clone().map(prepare);
         let (workers, bindings) = workers.transpose().context("cannot prepare the workers")?.unzip();

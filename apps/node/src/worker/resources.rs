@@ -1,6 +1,6 @@
 //! The resources of a worker process.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
 use super::bindings::Registration;
@@ -40,7 +40,11 @@ impl Resources {
         let definition = Definition { code, environment, bindings, memory, key: registration.key() };
         for (content, size) in definition.modules() {
             let stored = workers.cache.size(Blob::from(content))?;
-            ensure!(stored == Some(size), "the stored module {content} has {stored:?} bytes instead of {size}");
+            if stored != Some(size) {
+                // If the channel is full, the next start reports it again.
+                let _ = workers.damaged.try_send(content);
+                bail!("the stored module {content} has {stored:?} bytes instead of {size}");
+            }
         }
         let message = definition.message()?;
         let uid = workers.uids.allocate()?;

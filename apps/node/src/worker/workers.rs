@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actix_web::dev::Server;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
 use super::bindings::{self, Bindings};
 use super::budget::MemoryBudget;
@@ -14,6 +15,7 @@ use super::folder::RunDir;
 use super::spawner::Spawner;
 use super::uids::Uids;
 use crate::cache::Cache;
+use crate::digest::Digest;
 use crate::environment::Environments;
 use crate::metrics::Metrics;
 use crate::observe::Observer;
@@ -25,6 +27,8 @@ pub struct Workers {
     pub run: RunDir,
     pub bindings: Arc<Bindings>,
     pub environments: Arc<Environments>,
+    /// Receives the digests of missing and damaged modules.
+    pub damaged: mpsc::Sender<Digest>,
     pub spawner: Spawner,
     pub uids: Uids,
     pub egress: Egress,
@@ -43,6 +47,7 @@ impl Workers {
         cache: Arc<Cache>,
         bindings: Arc<Bindings>,
         environments: Arc<Environments>,
+        damaged: mpsc::Sender<Digest>,
         observer: Observer,
         metrics: Metrics,
     ) -> anyhow::Result<(Arc<Self>, Server)> {
@@ -60,6 +65,7 @@ impl Workers {
             run,
             bindings,
             environments,
+            damaged,
             spawner,
             uids,
             egress,

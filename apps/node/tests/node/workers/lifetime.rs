@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::reserved_address;
 
 use super::{HOST, Rig, with_workers, workerd};
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, sha256};
 use crate::running::{Dir, RunningNode, environment, until};
 use crate::visitor::Visitor;
 
@@ -66,6 +66,27 @@ async fn stopped_node_stops_workers_and_a_restart_starts_them_on_demand() {
     core.remove("app");
     node.visitor.sees(HOST, "/", 404, "unknown_hostname").await;
     until("exit of the worker", || workers_in(dir.path()) == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_module_is_fetched_again() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.core.deploy("app", &[("worker/index.js", CODE)]);
+    rig.node.visitor.sees(HOST, "/", 200, "from code").await;
+    let Rig { core, dir, mut node, .. } = rig;
+    let name = sha256(CODE);
+    let module = dir.path().join("blobs").join(&name[..2]).join(name);
+    for is_gone in [true, false] {
+        node.stop().await;
+        if is_gone {
+            fs::remove_file(&module).unwrap()
+        } else {
+            fs::write(&module, "short").unwrap()
+        }
+        node = RunningNode::start_as(&with_workers(&core, &dir, workerd().unwrap())).await;
+        node.visitor.sees(HOST, "/", 200, "from code").await;
+        assert_eq!(fs::read(&module).unwrap(), CODE);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
