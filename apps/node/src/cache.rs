@@ -19,14 +19,14 @@
 //! No file name is taken from a bundle. This module writes a file to `tmp/`, syncs it and renames it, so the file is
 //! complete or absent. It does not sync sealed files. Bundles that are served or desired are pinned. Above the size limit,
 //! the other bundles are evicted, least recently used first. A crash at any point is safe: the next eviction removes blobs
-//! without an index. It keeps the blobs of a damaged bundle until the bundle is fetched again.
+//! without an index. A damaged bundle keeps its index, so its intact blobs are served until it is fetched again.
 
 mod certificates;
 mod environments;
 mod eviction;
 mod repair;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
@@ -62,9 +62,6 @@ pub struct Cache {
     eviction_due: AtomicBool,
     /// The bundles that are never evicted.
     pinned: Mutex<HashSet<Digest>>,
-    /// The contents of the damaged bundles that are fetched again. They have no index, but their intact blobs are
-    /// served.
-    repairing: Mutex<HashMap<Digest, HashSet<Digest>>>,
     /// Additions hold a shared lock, removals an exclusive one.
     removal_lock: RwLock<()>,
     /// Seals the environments.
@@ -128,7 +125,6 @@ impl Cache {
             // A crash may have left blobs without an index.
             eviction_due: AtomicBool::new(true),
             pinned: Mutex::default(),
-            repairing: Mutex::default(),
             removal_lock: RwLock::default(),
             key,
             certificate_key,

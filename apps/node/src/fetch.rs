@@ -24,7 +24,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// A bundle is reported as failed after this many attempts, about three seconds.
 const REPORTED_ATTEMPTS: u64 = 6;
 
-/// Provides bundles from the cache, and downloads missing ones from the control plane.
+/// Provides bundles from the cache, and downloads missing and damaged ones from the control plane.
 #[derive(Clone)]
 pub struct Fetcher {
     pub cache: Arc<Cache>,
@@ -44,12 +44,13 @@ impl Fetcher {
         )
     }
 
-    /// Returns the index of a bundle of `size` bytes. Retries until it succeeds.
-    pub async fn fetch(self, bundle: Digest, size: i64) -> (Digest, Index) {
+    /// Returns the index of a bundle of `size` bytes. Downloads a damaged bundle even if it is stored. Retries until it
+    /// succeeds.
+    pub async fn fetch(self, bundle: Digest, size: i64, is_damaged: bool) -> (Digest, Index) {
         let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
         let mut attempts = 0_u64;
         loop {
-            match self.attempt(bundle, size).await {
+            match self.attempt(bundle, size, is_damaged).await {
                 Ok(index) => return (bundle, index),
                 Err(error) => {
                     let error = format!("{error:#}");
@@ -65,33 +66,23 @@ impl Fetcher {
         }
     }
 
-    /// Removes a damaged bundle from the cache, then fetches it again.
-    pub async fn refetch(self, bundle: Digest, size: i64) -> (Digest, Index) {
-        let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
-        loop {
-            let cache = Arc::clone(&self.cache);
-            match spawn_blocking(move || cache.remove_damaged_bundle(bundle)).await.map_err(Into::into).flatten() {
-                Ok(()) => return self.fetch(bundle, size).await,
-                Err(error) => tracing::error!(%bundle, %error, "failed to remove a damaged bundle"),
-            }
-            sleep(backoff.next_delay()).await;
-        }
-    }
-
-    async fn attempt(&self, bundle: Digest, size: i64) -> anyhow::Result<Index> {
+    async fn attempt(&self, bundle: Digest, size: i64, is_damaged: bool) -> anyhow::Result<Index> {
         let cache = Arc::clone(&self.cache);
         let find_stored = move || {
             // An eviction in progress may have started before the bundle was pinned.
             let _guard = cache.block_eviction();
             cache.index(bundle)
         };
-        if let Some(index) = spawn_blocking(find_stored).await?? {
+        if !is_damaged && let Some(index) = spawn_blocking(find_stored).await?? {
             return Ok(index);
         }
         let _permit = self.download_permits.acquire().await?;
         let archive = self.download(bundle, size).await?;
         let cache = Arc::clone(&self.cache);
         let unpack = move || {
+            if is_damaged {
+                cache.remove_damaged_blobs(bundle)?;
+            }
             let unpacked = unpack(&cache, bundle, &archive.file);
             if unpacked.is_err() {
                 // After a failure, the blobs that were already stored belong to no bundle.

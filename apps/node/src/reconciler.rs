@@ -279,11 +279,11 @@ impl Reconciler {
             is_desired
         });
         for (bundle, size) in damaged {
-            let fetch = || self.fetches.spawn(self.fetcher.clone().refetch(bundle, size));
+            let fetch = || self.fetches.spawn(self.fetcher.clone().fetch(bundle, size, true));
             self.fetching.entry(bundle).or_insert_with(fetch);
         }
         for (bundle, size) in missing {
-            let fetch = || self.fetches.spawn(self.fetcher.clone().fetch(bundle, size));
+            let fetch = || self.fetches.spawn(self.fetcher.clone().fetch(bundle, size, false));
             self.fetching.entry(bundle).or_insert_with(fetch);
         }
     }

@@ -21,7 +21,6 @@ struct StoredBundle {
 impl Cache {
     /// Pins these bundles, and unpins all others.
     pub fn pin(&self, bundles: HashSet<Digest>) {
-        self.repairing.lock().unwrap_or_else(PoisonError::into_inner).retain(|bundle, _| bundles.contains(bundle));
         *self.pinned.lock().unwrap_or_else(PoisonError::into_inner) = bundles;
     }
 
@@ -59,12 +58,9 @@ impl Cache {
         let sizes = self.sizes()?;
         let bundles = self.stored_bundles()?;
         let mut uses: HashMap<Digest, usize> = HashMap::new();
-        let repairing = self.repairing.lock().unwrap_or_else(PoisonError::into_inner);
-        let stored = bundles.iter().map(|stored| &stored.contents);
-        for content in stored.chain(repairing.values()).flatten() {
+        for content in bundles.iter().flat_map(|stored| &stored.contents) {
             *uses.entry(*content).or_default() += 1;
         }
-        drop(repairing);
         let mut unused: Vec<Digest> = sizes.keys().filter(|content| !uses.contains_key(content)).copied().collect();
         let size_of = |content: &Digest| sizes.get(content).copied().unwrap_or_default();
         let mut total: u64 = uses.keys().map(size_of).sum();

@@ -1,4 +1,4 @@
-//! Removal of damaged bundles, so that they are fetched again.
+//! Removal of damaged blobs, so that they are stored again.
 
 use std::fs::File;
 use std::io;
@@ -7,19 +7,16 @@ use std::sync::PoisonError;
 
 use daemon::if_exists;
 
-use super::{Blob, Cache, remove, size_of, sync};
+use super::{Blob, Cache, remove, size_of};
 use crate::digest::{Digest, HashingWriter};
 use crate::index::Asset;
 
 impl Cache {
-    /// Removes the index of a bundle and its damaged blobs. Evictions keep the other blobs while the bundle is pinned.
-    pub fn remove_damaged_bundle(&self, bundle: Digest) -> io::Result<()> {
+    /// Removes the damaged blobs of a bundle. Its index stays: without it, the intact blobs would be evicted, and the
+    /// site would not be served after a restart.
+    pub fn remove_damaged_blobs(&self, bundle: Digest) -> io::Result<()> {
         let _exclusive = self.removal_lock.write().unwrap_or_else(PoisonError::into_inner);
         let Some(index) = self.index(bundle)? else { return Ok(()) };
-        let contents = index.contents().map(|asset| asset.content).collect();
-        self.repairing.lock().unwrap_or_else(PoisonError::into_inner).insert(bundle, contents);
-        remove(&self.index_path(bundle))?;
-        sync(&self.dir.join("sites"))?;
         index.contents().try_for_each(|asset| self.remove_if_damaged(asset))
     }
 

@@ -176,10 +176,9 @@ async fn damaged_blobs_are_not_served_and_are_fetched_again() {
     assert_eq!(core.fetches_of(&bundle), fetches);
 }
 
-/// Evictions remove blobs without an index, and a damaged bundle has none until it is fetched again.
 #[tokio::test(flavor = "multi_thread")]
 async fn intact_blobs_of_a_damaged_bundle_are_served_until_it_is_fetched_again() {
-    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let (mut core, dir) = (ControlPlane::start().await, Dir::new());
     let node = RunningNode::start(&core, &dir).await;
     let bundle = deploy(&core, &node, 1).await;
     node.stop().await;
@@ -195,6 +194,18 @@ async fn intact_blobs_of_a_damaged_bundle_are_served_until_it_is_fetched_again()
     deploy_truncated(&core, "broken");
     until("an eviction", || !orphan.exists()).await;
     assert_eq!(node.visitor.get(HOST, "/").await.body, "home");
+
+    // A restart while the control plane is down begins with an eviction.
+    node.stop().await;
+    core.stop().await;
+    leave(&orphan);
+    let node = RunningNode::start(&core, &dir).await;
+    until("an eviction", || !orphan.exists()).await;
+    assert_eq!(node.visitor.get(HOST, "/").await.body, "home");
+    core.put(&bundle, archive(&[("assets/index.html", b"home"), ("assets/a.bin", &version(1))]));
+    core.restart().await;
+    assert_eq!(node.visitor.get(HOST, "/a.bin").await.status, 503);
+    node.visitor.sees(HOST, "/a.bin", 200, "version 1").await;
 }
 
 /// Every response succeeds and contains exactly one version, while older versions are evicted continuously.
