@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use daemon::Backoff;
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -17,6 +17,7 @@ use crate::digest::{Digest, Digester};
 use crate::index::Index;
 use crate::unpack::unpack;
 
+/// The largest number of bundles that are downloaded or unpacked at the same time.
 const MAX_CONCURRENT_DOWNLOADS: usize = 4;
 /// The longest delay before a bundle is fetched again. A permanently bad bundle is fetched at this interval.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
@@ -76,10 +77,22 @@ impl Fetcher {
         if !is_damaged && let Some(index) = spawn_blocking(find_stored).await?? {
             return Ok(index);
         }
-        let _permit = self.download_permits.acquire().await?;
+        let permit = Arc::clone(&self.download_permits).acquire_owned().await?;
         let archive = self.download(bundle, size).await?;
+        self.store(bundle, archive, is_damaged, permit).await
+    }
+
+    /// Unpacks a verified archive. This continues, and holds the permit, if the caller is cancelled.
+    async fn store(
+        &self,
+        bundle: Digest,
+        archive: TemporaryFile,
+        is_damaged: bool,
+        permit: OwnedSemaphorePermit,
+    ) -> anyhow::Result<Index> {
         let cache = Arc::clone(&self.cache);
         let unpack = move || {
+            let _permit = permit;
             if is_damaged {
                 cache.remove_damaged_blobs(bundle)?;
             }
@@ -114,5 +127,34 @@ impl Fetcher {
         let actual = digester.finish();
         ensure!(actual == bundle, "received {actual} instead");
         Ok(archive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn unpack_of_a_cancelled_fetch_holds_its_permit() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::in_dir(dir.path());
+        let (fetcher, _failed) = Fetcher::new(Core::unreachable(), Arc::clone(&cache));
+        let (content, archive) = (testkit::bundle::site("home"), cache.temporary().unwrap());
+        (&archive.file).write_all(&content).unwrap();
+        let bundle = Digest::of(&content);
+        let permit = Arc::clone(&fetcher.download_permits).try_acquire_owned().unwrap();
+
+        {
+            // The removal of damaged blobs waits for the end of the addition.
+            let _addition = cache.block_eviction();
+            assert!(fetcher.store(bundle, archive, true, permit).now_or_never().is_none());
+            assert_eq!(fetcher.download_permits.available_permits(), MAX_CONCURRENT_DOWNLOADS - 1);
+        }
+        let _all = fetcher.download_permits.acquire_many(MAX_CONCURRENT_DOWNLOADS as u32).await.unwrap();
+        assert!(cache.index(bundle).unwrap().is_some());
     }
 }
