@@ -17,6 +17,7 @@ use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, rt};
 use futures_util::stream::{self, Stream};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::handshake;
+use hyper::header::HeaderValue;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::error::Elapsed;
@@ -110,6 +111,10 @@ fn outgoing_request(
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let mut outgoing = Request::builder().method(request.method().as_str()).uri(path).body(Outgoing(body)).ok()?;
     *outgoing.headers_mut() = headers::to_worker(request, origin, session.map(|session| session.handle.as_bytes()))?;
+    if outgoing.body().0.is_some() && !outgoing.headers().contains_key("content-length") {
+        // Without this header, hyper sends no body of a GET or HEAD.
+        outgoing.headers_mut().insert("transfer-encoding", HeaderValue::from_static("chunked"));
+    }
     Some(outgoing)
 }
 

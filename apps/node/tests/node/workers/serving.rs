@@ -108,6 +108,20 @@ async fn worker_receives_requests_without_an_asset_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn worker_receives_the_body_of_any_method() {
+    let Some(rig) = echo().await else { return };
+    for method in ["GET", "DELETE", "POST"] {
+        for body in ["Content-Length: 4\r\n\r\nsent", "Transfer-Encoding: chunked\r\n\r\n4\r\nsent\r\n0\r\n\r\n"] {
+            let request = format!("{method} /echo HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{body}");
+            let seen = rig.node.visitor.raw_answer(&request).await;
+            let (_, echoed) = seen.split_once("\r\n\r\n").unwrap();
+            let echoed: Value = serde_json::from_str(echoed).unwrap();
+            assert_eq!((&echoed["method"], &echoed["body"]), (&method.into(), &"sent".into()), "{body}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn code_of_a_protected_site_cannot_use_shared_caches() {
     const CODE: &str = r#"
         const headers = { "cache-control": "public, max-age=60", "cdn-cache-control": "max-age=60" };
