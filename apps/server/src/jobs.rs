@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::error::Error;
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub(crate) struct Job {
     /// The maximum random delay that is added to each wait, so that servers that start together do not run the job
     /// together.
     jitter: Duration,
-    /// Whether runs are skipped while the clock of this server is wrong.
+    /// Whether runs are skipped while the clock of this server is wrong or unchecked.
     needs_clock: bool,
 }
 
@@ -72,8 +73,8 @@ impl Job {
         Self { name, period, jitter, needs_clock: true }
     }
 
-    /// Runs the job also while the clock of this server is wrong. Only for a job that deletes and ends nothing by its
-    /// age.
+    /// Runs the job also while the clock of this server is wrong or unchecked. Only for a job that deletes and ends
+    /// nothing by its age.
     pub(crate) const fn without_clock(self) -> Self {
         Self { needs_clock: false, ..self }
     }
@@ -102,7 +103,8 @@ impl Background {
     }
 
     /// Runs a job within a second and then after each wait, even if the previous run failed or panicked. Skips a run
-    /// while the clock of this server is wrong, because most jobs end and delete shared rows by their age.
+    /// while the clock of this server is wrong or cannot be compared with that of Postgres, because most jobs end and
+    /// delete shared rows by their age.
     pub(crate) fn job<P, E, W>(&mut self, job: Job, context: P, work: impl Fn(P) -> W + Send + 'static)
     where
         P: Clone + Send + 'static,
@@ -118,10 +120,11 @@ impl Background {
         self.tasks.spawn(async move {
             let mut first_run = timeout(MAX_FIRST_WAIT, first_runs.acquire()).await.ok();
             loop {
-                let lead = if job.needs_clock { store.excessive_clock_lead().await } else { None };
+                let lead = if job.needs_clock { store.excessive_clock_lead().await } else { Ok(None) };
                 let succeeded = match lead {
-                    None => run(job.name, &labels, store.clock_rng(), work(context.clone())).await,
-                    Some(lead_seconds) => {
+                    Ok(None) => run(job.name, &labels, store.clock_rng(), work(context.clone())).await,
+                    Err(error) => run(job.name, &labels, store.clock_rng(), ready(Err(error))).await,
+                    Ok(Some(lead_seconds)) => {
                         FAILURES.add(1, &labels);
                         tracing::error!(job = job.name, lead_seconds, "skipped a job: the clock differs from Postgres");
                         false
@@ -218,7 +221,7 @@ mod tests {
             }
             Ok::<(), std::io::Error>(())
         };
-        background.job(Job::every(Duration::from_millis(1), "test.panic"), runs, work);
+        background.job(Job::every(Duration::from_millis(1), "test.panic").without_clock(), runs, work);
         for _ in 0..3 {
             seen.recv().await.unwrap();
         }
@@ -234,7 +237,11 @@ mod tests {
             Ok::<(), std::io::Error>(())
         };
         clock.advance(24 * 3600);
-        background.job(Job::every(Duration::from_millis(1), "test.clock"), runs, work);
+        let job = Job::every(Duration::from_millis(1), "test.clock");
+        background.job(job, runs.clone(), work);
+        // Without Postgres, the clock cannot be checked.
+        let mut without_postgres = without_postgres();
+        without_postgres.job(job, runs, work);
         // The first run begins within a second. Without the check, it is seen here.
         assert!(timeout(SECOND * 2, seen.recv()).await.is_err());
         clock.advance(-24 * 3600);

@@ -11,6 +11,7 @@ pub struct TestClock {
     /// Unset while the clock follows the system's clock.
     stopped_at: Arc<OnceLock<Time>>,
     advanced: Arc<AtomicI64>,
+    ahead: i64,
 }
 
 /// 2026-11-21T10:00:00Z.
@@ -20,7 +21,7 @@ impl TestClock {
     /// Returns a clock that follows the system's clock, for tests of whole programs.
     #[must_use]
     pub fn running() -> Self {
-        Self { stopped_at: Arc::default(), advanced: Arc::default() }
+        Self { stopped_at: Arc::default(), advanced: Arc::default(), ahead: 0 }
     }
 
     /// Stops the clock: from now on only `advance` moves it.
@@ -36,6 +37,12 @@ impl TestClock {
     /// Moves the clock forward by days of 24 hours.
     pub fn advance_days(&self, days: i64) {
         self.advance(days * 24 * 3600);
+    }
+
+    /// Returns a clock that stays this many seconds ahead of this one.
+    #[must_use]
+    pub fn ahead(&self, seconds: i64) -> Self {
+        Self { ahead: self.ahead + seconds, ..self.clone() }
     }
 
     /// Returns this clock, with the system's RNG.
@@ -56,7 +63,7 @@ impl Default for TestClock {
 impl Clock for TestClock {
     fn now(&self) -> Time {
         let now = self.stopped_at.get().copied().unwrap_or_else(|| ClockRng::system().now());
-        now.plus_seconds(self.advanced.load(Ordering::SeqCst))
+        now.plus_seconds(self.advanced.load(Ordering::SeqCst) + self.ahead)
     }
 }
 

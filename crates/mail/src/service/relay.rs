@@ -90,7 +90,7 @@ impl MailRelay {
             }
             Err(RelayError::Permanent(reply)) => Ok(RelayResult { relay_id: None, bounce: Some(reply) }),
             Err(RelayError::Transient(reason)) => {
-                if !self.mail.store.has_elapsed(failing_since, RELAY_PERIOD_SECONDS).await {
+                if !self.mail.store.has_elapsed(failing_since, RELAY_PERIOD_SECONDS) {
                     return Err(DeliveryError::Transient(reason));
                 }
                 let bounce = format!("the mail could not be relayed within 48 hours: {reason}");

@@ -94,7 +94,7 @@ impl Delivery {
             }
             Err(DeliveryError::Transient(reason)) => sanitize(&reason),
         };
-        if !self.store.has_elapsed(attempt.failing_since, RETRY_PERIOD_SECONDS).await {
+        if !self.store.has_elapsed(attempt.failing_since, RETRY_PERIOD_SECONDS) {
             return DeliveryOutcome::Retry(reason);
         }
         let reason = format!("retry period is over; last error: {reason}");

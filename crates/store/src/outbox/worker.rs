@@ -132,15 +132,16 @@ impl DeliveryLoop {
 
     /// Claims as many messages as may be delivered concurrently. Returns whether more may be due.
     async fn claim(&mut self) -> Result<bool> {
-        self.check_clock().await;
+        let mut connection = self.store.connection().await?;
+        let now = self.store.corrected_now(&mut connection).await?;
+        self.check_clock();
         if self.is_paused {
             return Ok(false);
         }
-        let (topic, now, leased_at) = (self.handler.topic(), self.store.clock_rng().now(), Instant::now());
+        let (topic, leased_at) = (self.handler.topic(), Instant::now());
         let free_slots = self.handler.max_concurrency().saturating_sub(self.deliveries.len());
         let until = now.plus_seconds(LEASE.as_secs().cast_signed());
         let busy: Vec<Uuid> = self.tenants.values().copied().collect();
-        let mut connection = self.store.connection().await?;
         let claimed = queue::claim(&mut connection, topic, free_slots, &busy, self.last_tenant, now, until).await?;
         drop(connection);
         // The claim begins after the last tenant, so the tenants up to this one come at its end. The next one begins no
@@ -161,10 +162,9 @@ impl DeliveryLoop {
         Ok(more)
     }
 
-    /// Pauses the worker while the system's clock is wrong. Otherwise it would claim messages before they are due, and
-    /// end them before their retry period is over.
-    async fn check_clock(&mut self) {
-        let lead = self.store.excessive_clock_lead().await;
+    /// Pauses the worker while the system's clock is wrong. Handlers also use times that are not corrected.
+    fn check_clock(&mut self) {
+        let lead = self.store.clock_check().excessive_lead();
         let was_paused = std::mem::replace(&mut self.is_paused, lead.is_some());
         if let (Some(lead_seconds), false) = (lead, was_paused) {
             let topic = self.handler.topic();

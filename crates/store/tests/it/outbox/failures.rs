@@ -240,6 +240,22 @@ async fn clock_that_becomes_wrong_during_a_delivery_does_not_affect_the_message(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lease_does_not_depend_on_the_clock_of_its_process() {
+    let (kit, receiver) = (Kit::start().await, Receiver::new());
+    for (key, ahead) in [("behind", -90), ("ahead", 90)] {
+        let store = open(&kit, &TestClock::running().ahead(ahead), key);
+        let worker = store.spawn_outbox_worker(receiver.clone());
+        enqueue(&store, key).await;
+        let arrival = receiver.next().await;
+        let leased = "store.outbox WHERE next_attempt_at BETWEEN now() AND now() + interval '70 s'";
+        assert_eq!(kit.database.number(&format!("SELECT count(*) FROM {leased}")).await, 1, "{key}");
+        arrival.accept();
+        kit.wait_until_empty().await;
+        worker.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_process_with_a_wrong_clock_are_delivered_by_another() {
     let (kit, paused, other) = (Kit::start().await, Receiver::new(), Receiver::new());
     let (wrong, right) = (TestClock::running(), TestClock::running());
