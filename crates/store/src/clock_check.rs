@@ -16,7 +16,7 @@ const MAX_DIFFERENCE_MILLIS: i64 = 5 * 60 * 1000;
 
 /// The largest difference that is not corrected, in milliseconds. Two servers then differ by at most twice as much, which
 /// is less than the rest of a saga's lease after the timeout of a step.
-const MAX_UNCORRECTED_MILLIS: i64 = 1000;
+pub(crate) const MAX_UNCORRECTED_MILLIS: i64 = 1000;
 
 /// The interval of reads of Postgres's clock. Between them, its time is derived from the monotonic clock.
 const READ_INTERVAL: Duration = Duration::from_secs(30);

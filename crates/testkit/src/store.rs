@@ -89,6 +89,17 @@ impl TestStore {
         Self { store, clock, database }
     }
 
+    /// Returns the store of another process, whose clock is ahead of this one and of that of Postgres.
+    ///
+    /// # Panics
+    /// Panics if the address of the database is invalid.
+    #[must_use]
+    pub fn with_clock_ahead(&self, seconds: i64) -> Store {
+        let system_clock = TestClock::running().ahead(seconds).clock_rng();
+        let config = Config { system_clock, ..store_config(self.database.url()) };
+        Store::new(&config, self.clock.ahead(seconds).clock_rng()).unwrap()
+    }
+
     /// Returns the audit rows of the current time. Then advances the clock, so that the next call returns only later
     /// rows.
     ///

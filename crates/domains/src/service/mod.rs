@@ -101,8 +101,7 @@ impl Domains {
     /// Returns whether an earlier attempt of a step may still be in progress at the registrar. A refusal can then be
     /// about that attempt: its key is in use, or it has already taken the name.
     fn may_be_in_progress(&self, attempt: &Attempt) -> bool {
-        let end = attempt.unanswered_at.map(|at| at.plus_seconds(MAX_IN_PROGRESS_SECONDS));
-        end.is_some_and(|end| self.now() < end)
+        attempt.unanswered_at.is_some() && !self.store.has_elapsed(attempt.unanswered_at, MAX_IN_PROGRESS_SECONDS)
     }
 
     /// Takes requests from the organization's share of the registrar's rate limit. Each use case takes all its requests

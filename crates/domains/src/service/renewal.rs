@@ -206,7 +206,7 @@ impl Domains {
         years: u8,
         claim: Option<Uuid>,
     ) -> Result<Option<Uuid>> {
-        let since = self.now().plus_seconds(-REPEAT_SECONDS);
+        let since = self.store.corrected_now(tx).await?.plus_seconds(-REPEAT_SECONDS);
         let Some((saga, last)) = saga::find_completed(tx, RENEWAL, key, since).await? else { return Ok(None) };
         let last = RenewalInput::deserialize(last).map_err(Error::inconsistent)?;
         let is_another = match last.claim.filter(|_| claim.is_some()) {

@@ -70,6 +70,11 @@ impl Kit {
         service(&self.store, &self.world, true, DomainsConfig { request_timeout, ..config() })
     }
 
+    /// Returns the service of a server whose clock is ahead of that of Postgres.
+    pub fn server_ahead(&self, seconds: i64) -> Domains {
+        service(&self.with_clock_ahead(seconds), &self.world, true, config())
+    }
+
     /// Returns the service of a server without a registrar.
     pub fn without_registrar(&self) -> Domains {
         let ports = Ports { registrar: None, ..ports(&self.world, true) };

@@ -162,6 +162,20 @@ async fn refusal_ends_the_purchase_when_no_registration_can_be_in_progress() {
     assert_eq!((kit.world.charges(kit.org), kit.state("a.example").await), ((0, 1), None));
 }
 
+#[tokio::test]
+async fn time_of_a_registration_in_progress_does_not_depend_on_the_clocks_of_servers() {
+    let kit = Kit::start().await;
+    let refusal = RegistrarError::NameUnavailable("status 409".to_owned());
+    kit.world.state().slow.insert("a.example".to_owned(), refusal);
+    let other = kit.server_ahead(24 * 3600);
+    for _ in 0..2 {
+        let bought = other.purchase(&actor(), kit.org, purchase("a.example")).await;
+        assert!(matches!(bought, Err(DomainError::RegistrarFailed)), "{bought:?}");
+    }
+    kit.advance(LATER);
+    assert!(matches!(kit.buy("a.example").await, Err(DomainError::NameUnavailable(_))));
+}
+
 /// A registration that the end of the request cuts off has an unknown result.
 #[tokio::test]
 async fn request_without_enough_time_leaves_the_registration_to_the_job() {

@@ -93,6 +93,15 @@ async fn repeated_renewal_is_the_same_renewal_for_a_day() {
 }
 
 #[tokio::test]
+async fn repeated_renewal_is_the_same_renewal_on_a_server_with_another_clock() {
+    let mut kit = Kit::start().await;
+    kit.bought(NAME).await;
+    let expires_at = kit.renew(1).await.unwrap();
+    kit.domains = kit.server_ahead(2 * REPEAT);
+    assert_eq!((kit.renew(1).await.unwrap(), kit.renewals()), (expires_at, 1));
+}
+
+#[tokio::test]
 async fn refused_renewal_charges_nothing_and_the_next_has_a_new_key() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;

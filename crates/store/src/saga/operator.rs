@@ -126,7 +126,7 @@ impl Store {
 
     async fn continue_idle_saga(&self, actor: &Actor, id: Uuid, event: &'static str, abandon: bool) -> Result<bool> {
         let work = async |tx: &mut Connection| {
-            let now = self.clock_rng().now();
+            let now = self.corrected_now(tx).await?;
             let is_idle = sagas::lease_until.is_null().or(sagas::lease_until.le(now)).assume_not_null();
             let idle = sagas::table.filter(sagas::id.eq(id).and(sagas::finished_at.is_null()).and(is_idle));
             let update = diesel::update(idle)

@@ -28,7 +28,7 @@ impl Store {
     /// # Errors
     /// Returns an error if the statement fails.
     pub async fn saga_start(&self, tx: &mut Connection, new: &NewSaga<'_>) -> Result<Option<Uuid>> {
-        let now = self.clock_rng().now();
+        let now = self.corrected_now(tx).await?;
         let id = self.clock_rng().id_at(now);
         Ok(queue::insert(tx, id, new, now).await?.then_some(id))
     }
@@ -41,8 +41,8 @@ impl Store {
     pub async fn saga_run(&self, handler: &dyn SagaHandler, id: Uuid, until: Instant) -> Result<SagaResult> {
         let mut joined = false;
         loop {
-            let now = self.clock_rng().now();
             let mut connection = self.connection().await?;
+            let now = self.corrected_now(&mut connection).await?;
             let progress = queue::progress(&mut connection, id).await?;
             let progress = progress.ok_or_else(|| Error::inconsistent("there is no such saga"))?;
             if progress.state == SagaState::Done {
@@ -75,8 +75,8 @@ impl Store {
     /// # Errors
     /// Returns an error if Postgres fails.
     pub async fn saga_resume(&self, handler: &dyn SagaHandler) -> Result<()> {
-        let (kind, now) = (handler.kind(), self.clock_rng().now());
         let mut connection = self.connection().await?;
+        let (kind, now) = (handler.kind(), self.corrected_now(&mut connection).await?);
         metrics::record_counts(kind, queue::count(&mut connection, kind, now).await?);
         let due = queue::due(&mut connection, kind, now, MAX_RESUMED).await?;
         drop(connection);
@@ -92,7 +92,10 @@ impl Store {
     /// Continues a saga, if its lease is free.
     fn resume_one<'a>(&'a self, handler: &'a dyn SagaHandler, id: Uuid, until: Instant) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let claimed = queue::claim(&mut *self.connection().await?, id, self.clock_rng().now()).await?;
+            let mut connection = self.connection().await?;
+            let now = self.corrected_now(&mut connection).await?;
+            let claimed = queue::claim(&mut connection, id, now).await?;
+            drop(connection);
             match claimed {
                 Some(saga) => Runner { store: self, handler, saga, until }.run().await.map(drop),
                 None => Ok(()),

@@ -12,6 +12,7 @@ use super::queue::{self, Change, LEASE_SECONDS};
 use super::{ABANDONED, Attempt, Saga, SagaHandler, SagaResult, SagaState, Step, StepOutcome, StepState, metrics};
 use crate::audit::append;
 use crate::backoff::backoff;
+use crate::clock_check::MAX_UNCORRECTED_MILLIS;
 use crate::outbox::sanitize;
 use crate::{Connection, Error, Result, Store};
 
@@ -162,9 +163,9 @@ impl Runner<'_> {
         }
         let state = if self.saga.is_abandoned { SagaState::Abandoned } else { SagaState::Failed };
         let change =
-            Change { state: Some(state), finished_at: Some(self.now()), lease_until: Some(None), ..Change::default() };
-        self.commit("", &change, Write::Nothing).await?;
-        metrics::record_end(self.handler.kind(), state, self.saga.created_at, self.now());
+            |now| Change { state: Some(state), finished_at: Some(now), lease_until: Some(None), ..Change::default() };
+        self.commit("", change, Write::Nothing).await?;
+        metrics::record_end(self.handler.kind(), state, self.saga.created_at, self.store.last_corrected_now());
         Ok(())
     }
 
@@ -184,7 +185,7 @@ impl Runner<'_> {
     /// Records an attempt, with the key of the step, and renews the lease.
     async fn start(&mut self, step: &'static str) -> Progress<Attempt> {
         let new_key = self.new_key(step);
-        let recorded = self.commit(step, &self.renewal(step), Write::Attempt { step, new_key: &new_key }).await?;
+        let recorded = self.commit(step, |now| renewal(step, now), Write::Attempt { step, new_key: &new_key }).await?;
         let (key, number) = recorded.ok_or(Stop::LostLease(step))?;
         let unanswered_at = self.saga.steps.iter().find(|it| it.name == step).and_then(|it| it.unanswered_at);
         self.saga.steps.retain(|it| it.name != step);
@@ -201,19 +202,23 @@ impl Runner<'_> {
 
     /// Records the response of a step together with the rows of the context.
     async fn finish(&mut self, attempt: &Attempt, response: Value) -> Progress {
-        let (step, now) = (attempt.step, self.now());
+        let step = attempt.step;
         let is_last = self.handler.steps().last() == Some(&step);
-        let mut change = Change { attempts: Some(0), ..Change::default() };
-        if is_last {
-            change = Change { state: Some(SagaState::Done), finished_at: Some(now), lease_until: Some(None), ..change };
-        }
-        self.commit(step, &change, Write::Response { step, response: &response }).await?;
+        let change = |now| {
+            let change = Change { attempts: Some(0), ..Change::default() };
+            if !is_last {
+                return change;
+            }
+            Change { state: Some(SagaState::Done), finished_at: Some(now), lease_until: Some(None), ..change }
+        };
+        self.commit(step, change, Write::Response { step, response: &response }).await?;
         self.saga.attempts = 0;
         for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
             known.state = StepState::Done;
             known.response = response.clone();
         }
         if is_last {
+            let now = self.store.last_corrected_now();
             metrics::record_end(self.handler.kind(), SagaState::Done, self.saga.created_at, now);
         }
         Ok(())
@@ -225,9 +230,9 @@ impl Runner<'_> {
         let reason = sanitize(reason);
         metrics::count_failure(self.handler.kind(), step, "refused");
         let change =
-            Change { refusal: Some(&refusal), last_error: Some(&reason), attempts: Some(0), ..Change::default() };
+            |_| Change { refusal: Some(&refusal), last_error: Some(&reason), attempts: Some(0), ..Change::default() };
         let refused = is_refused.then_some(step);
-        self.commit(step, &change, Write::Refusal { refused, refusal: &refusal }).await?;
+        self.commit(step, change, Write::Refusal { refused, refusal: &refusal }).await?;
         for known in self.saga.steps.iter_mut().filter(|it| is_refused && it.name == step) {
             known.state = StepState::Refused;
         }
@@ -236,8 +241,8 @@ impl Runner<'_> {
     }
 
     async fn finish_compensation(&mut self, step: &'static str, response: &Value) -> Progress {
-        let change = Change { attempts: Some(0), ..Change::default() };
-        self.commit(step, &change, Write::Compensation { step, response }).await?;
+        let change = |_| Change { attempts: Some(0), ..Change::default() };
+        self.commit(step, change, Write::Compensation { step, response }).await?;
         for known in self.saga.steps.iter_mut().filter(|it| it.name == step) {
             known.state = StepState::Compensated;
         }
@@ -263,15 +268,15 @@ impl Runner<'_> {
         let (attempts, reason) = (self.saga.attempts.saturating_add(1), sanitize(reason));
         let delay = backoff(self.store.clock_rng(), attempts);
         tracing::warn!(kind = self.handler.kind(), saga = %self.saga.id, step, reason, "a step of a saga failed; retrying later");
-        let change = Change {
+        let change = |now: Time| Change {
             attempts: Some(attempts),
             last_error: Some(&reason),
-            next_attempt_at: Some(self.now().plus_millis(delay)),
+            next_attempt_at: Some(now.plus_millis(delay)),
             state: Some(SagaState::Waiting),
             lease_until: Some(None),
             ..Change::default()
         };
-        self.commit(step, &change, write).await?;
+        self.commit(step, change, write).await?;
         Err(Stop::Incomplete(step))
     }
 
@@ -280,37 +285,33 @@ impl Runner<'_> {
         if Instant::now() + min_time < self.until {
             return Ok(());
         }
-        let change = Change {
+        let change = |now| Change {
             step: Some(step),
-            next_attempt_at: Some(self.now()),
+            next_attempt_at: Some(now),
             state: Some(SagaState::Waiting),
             lease_until: Some(None),
             ..Change::default()
         };
-        self.commit(step, &change, Write::Nothing).await?;
+        self.commit(step, change, Write::Nothing).await?;
         Err(Stop::Incomplete(step))
     }
 
     /// Renews the lease for a compensation.
     async fn renew(&self, step: &'static str) -> Progress {
-        self.commit(step, &self.renewal(step), Write::Nothing).await.map(drop)
+        self.commit(step, |now| renewal(step, now), Write::Nothing).await.map(drop)
     }
 
-    fn renewal(&self, step: &'static str) -> Change<'static> {
-        let lease_until = self.now().plus_seconds(LEASE_SECONDS);
-        Change {
-            step: Some(step),
-            lease_until: Some(Some(lease_until)),
-            next_attempt_at: Some(lease_until),
-            ..Change::default()
-        }
-    }
-
-    /// Commits a change of the saga, with other writes and an audit event, if the lease is still the latest.
-    async fn commit(&self, step: &'static str, change: &Change<'_>, write: Write<'_>) -> Progress<Recorded> {
+    /// Commits a change of the saga, with other writes and an audit event, if the lease is still the latest. `change`
+    /// receives the current time.
+    async fn commit<'c>(
+        &self,
+        step: &'static str,
+        change: impl Fn(Time) -> Change<'c>,
+        write: Write<'_>,
+    ) -> Progress<Recorded> {
         let mut pause = Duration::from_millis(50);
         loop {
-            match self.try_commit(change, &write).await {
+            match self.try_commit(&change, &write).await {
                 Ok(Some(recorded)) => return Ok(recorded),
                 Ok(None) => return Err(Stop::LostLease(step)),
                 // Retry: the effect may have happened, and without its record the saga would wait for the end of the
@@ -325,14 +326,15 @@ impl Runner<'_> {
     }
 
     /// Returns `None` if another runner has the lease.
-    async fn try_commit(&self, change: &Change<'_>, write: &Write<'_>) -> Result<Option<Recorded>> {
+    async fn try_commit<'c>(&self, change: impl Fn(Time) -> Change<'c>, write: &Write<'_>) -> Result<Option<Recorded>> {
         let actor = Actor { user: self.saga.user, ..Actor::service(self.handler.kind()) };
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                if !queue::change(tx, &self.saga, change).await? {
+                let now = self.store.corrected_now(tx).await?;
+                if !queue::change(tx, &self.saga, &change(now)).await? {
                     return Ok(None);
                 }
-                let (recorded, event) = self.write(tx, write).await?;
+                let (recorded, event) = self.write(tx, write, now).await?;
                 if let Some(event) = event {
                     append(tx, self.store.clock_rng(), &actor, &event).await?;
                 }
@@ -341,8 +343,8 @@ impl Runner<'_> {
             .await
     }
 
-    async fn write(&self, tx: &mut Connection, write: &Write<'_>) -> Result<(Recorded, Option<Event>)> {
-        let (handler, saga, now) = (self.handler, &self.saga, self.now());
+    async fn write(&self, tx: &mut Connection, write: &Write<'_>, now: Time) -> Result<(Recorded, Option<Event>)> {
+        let (handler, saga) = (self.handler, &self.saga);
         let event = match *write {
             Write::Nothing => None,
             Write::Attempt { step, new_key } => {
@@ -379,9 +381,16 @@ impl Runner<'_> {
         let id: Uuid = self.store.clock_rng().id();
         format!("{}-{step}-{}", self.saga.id.simple(), id.simple())
     }
+}
 
-    fn now(&self) -> Time {
-        self.store.clock_rng().now()
+/// Returns the change that renews the lease.
+fn renewal(step: &'static str, now: Time) -> Change<'static> {
+    let lease_until = now.plus_seconds(LEASE_SECONDS);
+    Change {
+        step: Some(step),
+        lease_until: Some(Some(lease_until)),
+        next_attempt_at: Some(lease_until),
+        ..Change::default()
     }
 }
 
@@ -393,3 +402,6 @@ impl Stop {
         }
     }
 }
+
+const _: () =
+    assert!(2 * MAX_UNCORRECTED_MILLIS.unsigned_abs() < (LEASE_SECONDS.unsigned_abs() - STEP_TIMEOUT.as_secs()) * 1000);

@@ -12,7 +12,7 @@ use kernel::audit::{Actor, Event};
 use kernel::{OrgId, Time, UserId};
 use serde_json::{Value, json};
 use store::saga::{self, Attempt, NewSaga, Saga, SagaFilter, SagaHandler, SagaResult, SagaState, StepOutcome};
-use store::{Connection, Result};
+use store::{Connection, Result, Store};
 use testkit::{TestStore, four_at_a_time};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -152,18 +152,36 @@ impl Kit {
     }
 
     async fn new_saga(&self, key: &str) -> Option<Uuid> {
-        let org: OrgId = self.base.store.clock_rng().id();
+        self.new_saga_on(&self.base.store, key).await
+    }
+
+    async fn new_saga_on(&self, store: &Store, key: &str) -> Option<Uuid> {
+        let org: OrgId = store.clock_rng().id();
         let new = NewSaga { kind: "test.saga", key, org, user: Some(self.user), input: json!("input") };
-        let started = self
-            .base
-            .store
-            .transaction_unaudited(async |tx: &mut Connection| self.base.store.saga_start(tx, &new).await);
-        started.await.unwrap()
+        store.transaction_unaudited(async |tx: &mut Connection| store.saga_start(tx, &new).await).await.unwrap()
     }
 
     async fn run(&self, saga: Uuid) -> SagaResult {
+        self.run_on(&self.base.store, saga).await
+    }
+
+    async fn run_on(&self, store: &Store, saga: Uuid) -> SagaResult {
         // A long timeout, because the test machine can be under load.
-        self.base.store.saga_run(&self.provider, saga, Instant::now() + Duration::from_secs(60)).await.unwrap()
+        store.saga_run(&self.provider, saga, Instant::now() + Duration::from_secs(60)).await.unwrap()
+    }
+
+    /// Runs a saga in a process that dies in the call with this number.
+    async fn die_in_call(&self, store: &Store, saga: Uuid, number: usize) {
+        self.provider.will([Outcome::Hangs]);
+        let called = async {
+            while self.provider.calls().len() < number {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            result = self.run_on(store, saga) => unreachable!("{result:?}"),
+            () = called => {}
+        }
     }
 
     async fn resume(&self) {
@@ -274,16 +292,7 @@ async fn saga_continues_when_the_lease_of_a_dead_runner_expires() {
     let kit = Kit::start().await;
     let saga = kit.new_saga("a").await.unwrap();
     for attempt in 1..=2 {
-        kit.provider.will([Outcome::Hangs]);
-        let called = async {
-            while kit.provider.calls().len() < attempt {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::select! {
-            result = kit.run(saga) => panic!("{result:?}"),
-            () = called => {}
-        }
+        kit.die_in_call(&kit.base.store, saga, attempt).await;
         let soon = Instant::now() + Duration::from_millis(150);
         let waited = kit.base.store.saga_run(&kit.provider, saga, soon).await.unwrap();
         assert_eq!((waited, kit.provider.calls().len()), (incomplete("one"), attempt), "the lease is taken");
@@ -294,6 +303,28 @@ async fn saga_continues_when_the_lease_of_a_dead_runner_expires() {
     let keys = kit.provider.keys("one");
     assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     assert_eq!(kit.provider.calls()[2], ("one".to_owned(), 3));
+}
+
+#[tokio::test]
+async fn lease_and_due_time_do_not_depend_on_the_clock_of_their_process() {
+    for ahead in [-600, 24 * 3600] {
+        let kit = Kit::start().await;
+        let other = kit.base.with_clock_ahead(ahead);
+        let saga = kit.new_saga_on(&other, "a").await.unwrap();
+        kit.resume().await;
+        assert_eq!(kit.provider.calls().len(), 0, "{ahead}: its process runs it");
+        kit.die_in_call(&other, saga, 1).await;
+        kit.resume().await;
+        assert_eq!(kit.provider.calls().len(), 1, "{ahead}: the lease is taken");
+        kit.base.advance(20);
+        kit.provider.will([Outcome::Retry { new_key: false }]);
+        kit.resume().await;
+        assert_eq!(kit.provider.calls().len(), 2, "{ahead}: the lease is over");
+        kit.provider.will([Outcome::Retry { new_key: false }]);
+        assert_eq!(kit.run_on(&other, saga).await, incomplete("one"));
+        kit.resume_later().await;
+        assert_eq!(kit.state(saga).await, SagaState::Done, "{ahead}");
+    }
 }
 
 /// A runner that lost its lease records nothing.
