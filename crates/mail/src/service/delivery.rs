@@ -36,8 +36,10 @@ impl Mail {
     /// # Errors
     /// Returns [`MailError::Store`].
     pub async fn claim(&self, node: NodeId, in_progress: &[MailId], wait: Duration) -> Result<Vec<ClaimedMail>> {
-        let now = self.store.clock_rng().now();
-        self.store.connection().await?.delivery_release(node, in_progress, now).await?;
+        let mut connection = self.store.connection().await?;
+        let now = self.store.corrected_now(&mut connection).await?;
+        connection.delivery_release(node, in_progress, now).await?;
+        drop(connection);
         let deadline = Instant::now() + wait.min(MAX_WAIT);
         loop {
             // Subscribes before the read, so that it misses no wake-up.
@@ -53,9 +55,9 @@ impl Mail {
     }
 
     async fn claim_due(&self, node: NodeId) -> Result<Vec<ClaimedMail>> {
-        let now = self.store.clock_rng().now();
-        let lease_end = now.plus_seconds(LEASE_SECONDS);
         let mut connection = self.store.connection().await?;
+        let now = self.store.corrected_now(&mut connection).await?;
+        let lease_end = now.plus_seconds(LEASE_SECONDS);
         let claims = connection.delivery_claim(node, now, lease_end, CLAIM_LIMITS).await?;
         Ok(claims.into_iter().map(ClaimedMail::from).collect())
     }
@@ -66,8 +68,10 @@ impl Mail {
     /// Returns [`MailError::MailNotFound`] for a mail that the node has not claimed, [`MailError::NoRawMessage`] or
     /// [`MailError::MailStore`].
     pub async fn claimed_raw(&self, node: NodeId, mail: MailId) -> Result<(u64, RawStream)> {
-        let now = self.store.clock_rng().now();
-        let project = self.store.connection().await?.delivery_find_claim(node, mail, now).await?;
+        let mut connection = self.store.connection().await?;
+        let now = self.store.corrected_now(&mut connection).await?;
+        let project = connection.delivery_find_claim(node, mail, now).await?;
+        drop(connection);
         self.raws.open(project.ok_or(MailError::MailNotFound)?, mail).await
     }
 
@@ -77,9 +81,9 @@ impl Mail {
     /// # Errors
     /// Returns [`MailError::Store`].
     pub async fn complete(&self, node: NodeId, mail: MailId, attempt: i32, result: DeliveryResult) -> Result<()> {
-        let now = self.store.clock_rng().now();
         let label = result.label();
         let complete = async |tx: &mut Connection| {
+            let now = self.store.corrected_now(tx).await?;
             let Some(project) = record(tx, node, (mail, attempt), result, now).await? else { return Ok(false) };
             if tx.delivery_is_due(project, now).await? {
                 self.ports.nodes.wake(tx, node).await?;
@@ -98,9 +102,9 @@ impl Mail {
     /// # Errors
     /// Returns [`MailError::Store`].
     pub async fn expire_deliveries(&self) -> Result<()> {
-        let now = self.store.clock_rng().now();
         loop {
             let expire = async |tx: &mut Connection| {
+                let now = self.store.corrected_now(tx).await?;
                 let expired = tx.delivery_expire(now, BATCH_SIZE).await?;
                 tx.message_append_detail(&expired, "not delivered to a worker in time").await?;
                 Ok::<_, MailError>(expired.len())

@@ -112,7 +112,7 @@ impl Mail {
         project: ProjectId,
         mails: Vec<NewInboundMail>,
     ) -> Result<u64> {
-        let now = self.store.clock_rng().now();
+        let now = self.store.corrected_now(tx).await?;
         let found = tx.project_find(project).await?.ok_or(MailError::ProjectNotFound)?;
         let mut records: Vec<_> = mails.into_iter().map(|mail| log_record(mail, now)).collect();
         // Two servers can insert the same mails concurrently. In the same order, they cannot deadlock.

@@ -196,6 +196,30 @@ async fn claim_ends_with_its_lease_and_its_late_result_is_ignored() {
     assert_eq!((kit.pending().await, kit.outcome(shop, id).await), (0, ("received".to_owned(), None)));
 }
 
+/// The clocks of servers differ by the duration of a query, so the test advances the clock between two steps.
+#[tokio::test(flavor = "multi_thread")]
+async fn delivery_does_not_depend_on_the_clocks_of_servers() {
+    for ahead in [-360, 2 * DAY] {
+        let mut kit = Kit::start().await;
+        let shop = kit.project("shop").await;
+        let wrong = kit.server_ahead(ahead);
+        let right = std::mem::replace(&mut kit.mail, wrong);
+        let id = kit.receive(shop, "a@example.org").await;
+        kit.advance(10);
+        let claimed = kit.claim().await;
+        assert_eq!((claimed[0].id, claimed[0].attempt), (id, 1), "{ahead}");
+        for server in [&kit.mail, &right] {
+            assert_eq!(server.claimed_raw(kit.node, id).await.unwrap().0, 22, "{ahead}");
+            assert_eq!(server.claim(kit.node, &[id], Duration::ZERO).await.unwrap(), [], "{ahead}");
+        }
+        kit.complete(&claimed[0], failed()).await;
+        kit.mail.expire_deliveries().await.unwrap();
+        kit.advance(20);
+        let claimed = right.claim(kit.node, &[], Duration::ZERO).await.unwrap();
+        assert_eq!((claimed[0].id, claimed[0].attempt), (id, 2), "{ahead}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn project_with_many_mails_does_not_delay_the_others() {
     let kit = Kit::start().await;

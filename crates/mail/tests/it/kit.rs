@@ -145,6 +145,14 @@ impl Kit {
         Self { mail, notices, relay, actor, node, folder, wake_ups, claimed, org, base }
     }
 
+    /// Returns the service of another server, whose clock is ahead of that of Postgres.
+    pub fn server_ahead(&self, seconds: i64) -> Mail {
+        let raws = RawMails::new(StoreConfig::Folder(self.folder.path().to_owned()).open().unwrap());
+        let nodes = Arc::new(LocalNodes(self.wake_ups.clone()));
+        let ports = Ports { organizations: Arc::new(self.notices.clone()), nodes };
+        Mail::new(self.with_clock_ahead(seconds), raws, Limits::default(), Some(DOMAIN.to_owned()), ports)
+    }
+
     /// Inserts a project that has a mail domain and this node as its home node.
     pub async fn project(&self, name: &str) -> Target {
         let target = self.ungranted(name).await;
