@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::{ClockRng, InviteId, NotificationId, OrgId, Role, Time, Token, TokenKind, UserId};
+use kernel::{InviteId, NotificationId, OrgId, Role, Time, Token, TokenKind, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::outbox::{DeliveryError, Message, OutboxHandler};
@@ -46,7 +46,7 @@ pub(crate) struct NotificationMail {
 
 /// The outbox handler of invitation mails.
 pub struct InviteMails {
-    pub clock_rng: ClockRng,
+    pub store: Store,
     pub site: Site,
     pub mailer: Arc<dyn Mailer>,
 }
@@ -120,7 +120,7 @@ impl OutboxHandler for InviteMails {
     async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
         let mail: InviteMail = message.parse()?;
         // The mail can wait for days, and its link would no longer work.
-        if mail.expires_at <= self.clock_rng.now() {
+        if self.store.has_elapsed(Some(mail.expires_at), 0) {
             let _ = message.response.set(Value::Bool(false));
             return Ok(());
         }

@@ -20,8 +20,7 @@ pub(super) fn wire(config: &Config, store: &Store, background: &mut Background) 
     if let Some(MailConfig { server, from }) = &config.mail {
         let smtp = Smtp::new(server, from.clone()).map_err(|error| SMTP_URL.malformed(error))?;
         let mailer = Arc::new(MailerPort(smtp));
-        let clock_rng = store.clock_rng().clone();
-        let invites = InviteMails { clock_rng, site: site.clone(), mailer: mailer.clone() };
+        let invites = InviteMails { store: store.clone(), site: site.clone(), mailer: mailer.clone() };
         background.outbox(store.spawn_outbox_worker(Arc::new(invites)));
         let notifications = NotificationMails {
             store: store.clone(),

@@ -71,7 +71,8 @@ impl Orgs {
     /// Withdraws the queued mail of an invitation that has ended.
     pub(super) async fn invite_mail_withdraw(&self, tx: &mut Connection, invite: InviteId) -> Result<()> {
         if outbox::withdraw(tx, INVITE, &invite.to_string()).await? > 0 {
-            tx.invite_mail_delete_undue(invite, self.store.clock_rng().now()).await?;
+            let now = self.store.corrected_now(tx).await?;
+            tx.invite_mail_delete_undue(invite, now).await?;
         }
         Ok(())
     }

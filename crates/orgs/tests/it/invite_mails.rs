@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use kernel::{AbuseLimits, ApiError as _, Code, Limits, OrgId, Role, UserId};
-use orgs::{InviteOutcome, InviteState, OrgError, RoleChange};
+use orgs::{InviteOutcome, InviteState, OrgError, Orgs, RoleChange};
 use serde_json::json;
 
 use crate::invites::{accept, acme, listed, revoke, state};
-use crate::kit::{Kit, session_actor, token};
+use crate::kit::{Kit, session_actor, site, token};
 use crate::mails::{FakeMailer, deliver, invites};
 
 const BOB: &str = "bob@example.com";
@@ -95,6 +95,23 @@ async fn new_invitation_of_a_revoked_address_is_mailed_after_ten_minutes() {
     // The withdrawn mails did not delay the last one further.
     assert_eq!(mailed(&kit, &mailer).await[1..], [last]);
     assert!(listed(&kit, org).await[0].sent_at.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_with_a_wrong_clock_deletes_only_the_withdrawn_mail_from_the_limits() {
+    for ahead in [-3600, 3600] {
+        let mut kit = Kit::start().await;
+        let ((org, ada), mailer) = (acme(&kit).await, Arc::new(FakeMailer::default()));
+        invite(&kit, org, ada).await;
+        assert_eq!(mailed(&kit, &mailer).await.len(), 1);
+        revoke(&kit, org, listed(&kit, org).await[0].id).await.unwrap();
+        kit.advance(60);
+        // Its mail waits for the rest of the ten minutes.
+        invite(&kit, org, ada).await;
+        kit.orgs = Orgs::new(kit.with_clock_ahead(ahead), Limits::default(), site());
+        revoke(&kit, org, listed(&kit, org).await[0].id).await.unwrap();
+        assert_eq!(kit.db_number("SELECT count(*) FROM orgs.invite_mails").await, 1, "{ahead}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

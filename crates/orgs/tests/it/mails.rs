@@ -41,7 +41,7 @@ fn transient_error() -> DeliveryError {
 }
 
 pub fn invites(kit: &Kit, mailer: &Arc<FakeMailer>) -> Arc<InviteMails> {
-    Arc::new(InviteMails { clock_rng: kit.store.clock_rng().clone(), site: site(), mailer: mailer.clone() })
+    Arc::new(InviteMails { store: kit.store.clone(), site: site(), mailer: mailer.clone() })
 }
 
 pub fn notifications(kit: &Kit, mailer: &Arc<FakeMailer>, max_per_recipient: u32) -> Arc<NotificationMails> {
@@ -138,6 +138,18 @@ async fn mail_of_an_expired_invitation_is_not_sent() {
     assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
 }
 
+/// The clock of the process becomes wrong after the claim of the mail.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_clock_does_not_expire_an_invitation() {
+    let kit = Kit::start().await;
+    let (org, ada) = acme(&kit).await;
+    let (store, mailer) = (kit.with_clock_ahead(30 * 24 * 3600), Arc::new(FakeMailer::default()));
+    store.corrected_now(&mut *kit.connection().await).await.unwrap();
+    invite(&kit, org, ada).await;
+    deliver(&kit, Arc::new(InviteMails { store, site: site(), mailer: mailer.clone() })).await;
+    assert_eq!(mailer.sent().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_mail_is_retried_until_it_is_sent_once() {
     let kit = Kit::start().await;
@@ -218,8 +230,7 @@ async fn delivery_of_an_outdated_mail_does_not_mark_the_invitation_as_sent() {
     let (org, ada) = acme(&kit).await;
     let resending = Arc::new(ResendDuringSend { kit: kit.clone(), org, ada, mailer: FakeMailer::default() });
     resending.mailer.fail_next(transient_error());
-    let clock_rng = || kit.store.clock_rng().clone();
-    let mails = || Arc::new(InviteMails { clock_rng: clock_rng(), site: site(), mailer: resending.clone() });
+    let mails = || Arc::new(InviteMails { store: kit.store.clone(), site: site(), mailer: resending.clone() });
     invite(&kit, org, ada).await;
     deliver(&kit, mails()).await;
     assert_eq!((resending.mailer.sent().len(), sent_at(&kit, org).await), (2, None));
