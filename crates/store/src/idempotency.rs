@@ -100,8 +100,8 @@ impl Store {
     /// Claims the key of a request.
     pub async fn idempotency_claim(&self, request: ClaimRequest<'_>) -> Result<ClaimOutcome> {
         let ClaimRequest { caller, route, key, body } = request;
-        let now = self.clock_rng().now();
         let mut connection = self.connection().await?;
+        let now = self.corrected_now(&mut connection).await?;
         let claim = diesel::sql_query(CLAIM)
             .bind::<Uuid, _>(self.clock_rng().id_at::<uuid::Uuid>(now))
             .bind::<Text, _>(caller)
@@ -140,13 +140,14 @@ impl Store {
 
     /// Extends the lease of a request in progress.
     pub async fn idempotency_renew(&self, claim: IdempotencyClaim) -> Result<()> {
-        let until = self.clock_rng().now().plus_seconds(LEASE_SECONDS);
+        let mut connection = self.connection().await?;
+        let until = self.corrected_now(&mut connection).await?.plus_seconds(LEASE_SECONDS);
         let renew =
             diesel::sql_query("UPDATE store.idempotency SET lease_expires_at = $3 WHERE id = $1 AND attempt = $2")
                 .bind::<Uuid, _>(claim.id)
                 .bind::<Integer, _>(claim.attempt)
                 .bind::<Timestamptz, _>(until);
-        Prepared(renew).execute(&mut *self.connection().await?).await?;
+        Prepared(renew).execute(&mut *connection).await?;
         Ok(())
     }
 

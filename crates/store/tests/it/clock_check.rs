@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 
-use kernel::Secret;
-use store::{Config, Store};
-use testkit::{TestClock, TestDatabase};
+use kernel::{Digest, Secret};
+use store::{ClaimOutcome, ClaimRequest, Config, Store};
+use testkit::{TestClock, TestDatabase, TestStore};
 
 fn open(url: String, clock: &TestClock) -> Store {
     let config = Config { system_clock: clock.clock_rng(), ..Config::new(Secret::new(url), "test") };
@@ -33,6 +33,21 @@ async fn lead_of_more_than_a_minute_is_corrected() {
         let lead = corrected.unix_seconds() - store.postgres_time().await.unwrap().unix_seconds();
         assert!(lead.abs() < 60, "{ahead}: {lead}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idempotency_key_is_valid_for_a_process_with_another_clock() {
+    let base = TestStore::start().await;
+    let request = ClaimRequest { caller: "ada", route: "POST /", key: "one", body: None };
+    let ClaimOutcome::Claimed(claim) = base.store.idempotency_claim(request).await.unwrap() else {
+        panic!("the key is new");
+    };
+    let other = base.with_clock_ahead(2 * 24 * 3600);
+    let outcome = other.idempotency_claim(request).await.unwrap();
+    assert!(matches!(outcome, ClaimOutcome::InProgress { .. }), "{outcome:?}");
+    base.store.idempotency_store_response(claim, Digest::of(b""), b"done").await.unwrap();
+    let outcome = other.idempotency_claim(request).await.unwrap();
+    assert!(matches!(outcome, ClaimOutcome::Completed { .. }), "{outcome:?}");
 }
 
 /// A clock of Postgres that can be moved. Statements without a schema find it before the built-in function.
