@@ -22,8 +22,8 @@ pub fn is_over_tls(request: &HttpRequest) -> bool {
     request.conn_data::<Requests>().is_some()
 }
 
-/// Responds to a request, unless it is over HTTP/2 and beyond a limit. If a connection with HTTP/2 closes, its requests
-/// end.
+/// Responds to a request, unless it is over HTTP/2 and beyond a limit. A request over HTTP/2 ends if the client resets its
+/// stream or closes the connection.
 pub async fn limit(
     request: &HttpRequest,
     write_timeout: Duration,
@@ -31,7 +31,7 @@ pub async fn limit(
 ) -> HttpResponse {
     let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
     let Some(requests) = requests else { return respond.await };
-    let guard = requests.begin();
+    let guard = requests.begin(request);
     let response = if head_bytes(request) > MAX_HEAD_BYTES {
         let text = "The headers of the request are too large. Delete the cookies of this site, then try again.";
         page(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)

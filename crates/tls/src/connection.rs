@@ -7,17 +7,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use actix_server::GracefulShutdownSignal;
+use actix_web::HttpMessage;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::sleep;
 use tokio_rustls::server::TlsStream;
 
 use crate::deliveries::{Deliveries, Delivery};
 use crate::frames::{FrameLimits, OpenRequest, OpenRequests};
 use crate::handshake::Presented;
+use crate::request_stream::RequestStream;
 use crate::unread_frames::UnreadFrames;
 use crate::write_timeout::WriteTimeout;
 
@@ -31,6 +34,8 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 pub struct TlsConnection {
     stream: TlsStream<WriteTimeout<TcpStream>>,
     requests: Requests,
+    /// Notifies all requests when the client has reset a stream.
+    resets: watch::Sender<()>,
     presented: Presented,
     write_timeout: Duration,
     /// The limits of HTTP/2, if the connection uses it.
@@ -44,8 +49,8 @@ pub struct Requests {
     open: OpenRequests,
     unread: UnreadFrames,
     deliveries: Deliveries,
-    /// Has no permits. It is closed with the connection: requests over HTTP/2 are tasks that actix does not end.
-    closed: Arc<Semaphore>,
+    /// Is closed with the connection: requests over HTTP/2 are tasks that actix does not end.
+    resets: watch::Receiver<()>,
 }
 
 impl TlsConnection {
@@ -55,15 +60,16 @@ impl TlsConnection {
         presented: Presented,
         write_timeout: Duration,
     ) -> Self {
+        let (resets, received_resets) = watch::channel(());
         let requests = Requests {
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS as usize)),
             open: OpenRequests::default(),
             unread: UnreadFrames::default(),
             deliveries: Deliveries::default(),
-            closed: Arc::new(Semaphore::new(0)),
+            resets: received_resets,
         };
         let frames = is_http_2.then(|| FrameLimits::new(requests.open.clone(), requests.unread.clone()));
-        Self { stream, requests, presented, write_timeout, frames }
+        Self { stream, requests, resets, presented, write_timeout, frames }
     }
 
     /// Returns the requests, which are part of the data of the connection.
@@ -88,19 +94,15 @@ impl TlsConnection {
     }
 }
 
-impl Drop for TlsConnection {
-    fn drop(&mut self) {
-        self.requests.closed.close();
-    }
-}
-
 impl Requests {
     /// Begins a request over HTTP/2.
     #[must_use]
-    pub fn begin(&self) -> RequestGuard {
+    pub fn begin(&self, request: &impl HttpMessage) -> RequestGuard {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         let delivery = self.deliveries.begin();
-        RequestGuard { closed: Arc::clone(&self.closed), open: self.open.guard(), delivery, permit }
+        let stream = request.extensions().get::<RequestStream>().cloned();
+        let abort = Abort { stream, resets: self.resets.clone() };
+        RequestGuard { abort, open: self.open.guard(), delivery, permit }
     }
 
     /// Returns whether a request over HTTP/2 is in progress.
@@ -128,10 +130,28 @@ impl Requests {
     }
 }
 
+/// The end of a request by its client.
+#[derive(Debug, Clone)]
+struct Abort {
+    stream: Option<RequestStream>,
+    resets: watch::Receiver<()>,
+}
+
+impl Abort {
+    /// Waits until the client resets the stream of the request or closes the connection.
+    async fn wait(mut self) {
+        while self.resets.changed().await.is_ok() {
+            if self.stream.as_ref().is_some_and(RequestStream::is_reset) {
+                return;
+            }
+        }
+    }
+}
+
 /// A request over HTTP/2 in progress.
 #[derive(Debug)]
 pub struct RequestGuard {
-    closed: Arc<Semaphore>,
+    abort: Abort,
     open: OpenRequest,
     delivery: Delivery,
     /// `None` if the connection has too many concurrent requests.
@@ -145,36 +165,36 @@ impl RequestGuard {
         self.permit.is_none()
     }
 
-    /// Returns the response, or `None` if the connection closes first.
+    /// Returns the response, or `None` if the client aborts the request first.
     pub async fn respond<T>(&self, respond: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
+            biased;
+            () = self.abort.clone().wait() => None,
             response = respond => Some(response),
-            // This semaphore has no permits.
-            _ = self.closed.acquire() => None,
         }
     }
 
-    /// Returns a body that ends when the connection closes. The request is in progress until the body is dropped.
+    /// Returns a body that ends when the client aborts the request. The request is in progress until the body is dropped.
     pub fn hold<B: MessageBody>(self, body: B) -> impl MessageBody<Error = B::Error> {
-        let Self { closed, open, delivery, permit } = self;
-        let closed = Box::pin(closed.acquire_owned());
-        HeldBody { body: Box::pin(body), closed, delivery, _open: open, _permit: permit }
+        let Self { abort, open, delivery, permit } = self;
+        let abort = Box::pin(abort.wait().fuse());
+        HeldBody { body: Box::pin(body), abort, delivery, _open: open, _permit: permit }
     }
 }
 
-/// A body that holds the permit of its request. It ends when the connection closes.
-struct HeldBody<B, C> {
+/// A body that holds the permit of its request. It ends when the client aborts the request.
+struct HeldBody<B, A> {
     body: Pin<Box<B>>,
-    closed: Pin<Box<C>>,
+    abort: Pin<Box<A>>,
     delivery: Delivery,
     _open: OpenRequest,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl<B, C> MessageBody for HeldBody<B, C>
+impl<B, A> MessageBody for HeldBody<B, A>
 where
     B: MessageBody,
-    C: Future<Output = Result<OwnedSemaphorePermit, AcquireError>>,
+    A: Future<Output = ()>,
 {
     type Error = B::Error;
 
@@ -189,8 +209,9 @@ where
         let is_chunk = matches!(polled, Poll::Ready(Some(Ok(_))));
         this.delivery.set_waiting_since(is_chunk.then(Instant::now));
         match polled {
-            // The rest of the body has no recipient.
-            Poll::Pending if this.closed.as_mut().poll(context).is_ready() => Poll::Ready(None),
+            // The rest of the body has no recipient. actix drops it when it cannot send this chunk; it would log a warning
+            // if it could not send the end.
+            Poll::Pending if this.abort.as_mut().poll(context).is_ready() => Poll::Ready(Some(Ok(Bytes::new()))),
             polled => polled,
         }
     }
@@ -199,6 +220,10 @@ where
 impl AsyncRead for TlsConnection {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // The HTTP/2 implementation reads again when it has processed all complete frames.
+        if this.frames.as_mut().is_some_and(FrameLimits::take_reset) {
+            this.resets.send_replace(());
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
         let received = buffer.filled().get(before..).unwrap_or_default();

@@ -3,6 +3,7 @@
 //! The HTTP/2 implementation checks the frames themselves. This file reads only their headers (RFC 9113 section 4.1), and
 //! ends a connection before its frames cost more than those of a well-behaved client.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -70,6 +71,10 @@ pub struct FrameLimits {
     open: OpenRequests,
     unread: UnreadFrames,
     resets: Window,
+    /// Whether the current frame is an RST_STREAM frame.
+    is_reset_frame: bool,
+    /// Whether a complete RST_STREAM frame was read, until [`Self::take_reset`].
+    has_reset: bool,
     control_frames: Window,
     /// The size of the responses to control frames that may not be sent yet. These do not count as data.
     unsent_responses: usize,
@@ -142,6 +147,8 @@ impl FrameLimits {
             open,
             unread,
             resets: Window::new(),
+            is_reset_frame: false,
+            has_reset: false,
             control_frames: Window::new(),
             unsent_responses: 0,
         }
@@ -155,6 +162,9 @@ impl FrameLimits {
         while !bytes.is_empty() {
             let (_, rest) = bytes.split_at(self.skipped.min(bytes.len()));
             self.skipped -= bytes.len() - rest.len();
+            if self.skipped == 0 {
+                self.has_reset |= mem::take(&mut self.is_reset_frame);
+            }
             let missing = FRAME_HEADER_BYTES - self.header.len();
             let (part, rest) = rest.split_at(missing.min(rest.len()));
             self.header.extend_from_slice(part);
@@ -165,6 +175,11 @@ impl FrameLimits {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the client has reset a stream since the last call.
+    pub fn take_reset(&mut self) -> bool {
+        mem::take(&mut self.has_reset)
     }
 
     /// Records that bytes were sent. Returns how many of them are data of responses, or `None` if they may be none. A
@@ -219,7 +234,12 @@ impl FrameLimits {
                 }
             }
             DATA if flags & END_STREAM == 0 => self.on_data(flags, length, now)?,
-            RST_STREAM if self.resets.count(RESET_PERIOD, now) > MAX_RESETS => return Err(Violation::Resets),
+            RST_STREAM => {
+                self.is_reset_frame = true;
+                if self.resets.count(RESET_PERIOD, now) > MAX_RESETS {
+                    return Err(Violation::Resets);
+                }
+            }
             PRIORITY | SETTINGS | PING => self.on_control_frame(now)?,
             _ => {}
         }
@@ -362,6 +382,25 @@ mod tests {
             assert_eq!(limits.read(&frames, now + period), Ok(()));
             assert_eq!(limits.read(&frame(kind, 0, 0, 4), now + period), Err(violation));
         }
+    }
+
+    #[test]
+    fn resets_are_noticed_when_their_frame_is_complete() {
+        let now = Instant::now();
+        let (mut limits, _) = limits();
+        let reset = frame(RST_STREAM, 0, 1, 4);
+        let (first, last) = reset.split_at(reset.len() - 1);
+        assert_eq!(limits.read(first, now), Ok(()));
+        assert!(!limits.take_reset());
+        assert_eq!(limits.read(last, now), Ok(()));
+        assert!(limits.take_reset());
+        assert!(!limits.take_reset());
+        // Other frames surround it.
+        let frames = [frame(PING, 0, 0, 8), reset, frame(HEADERS, END_HEADERS, 3, 9)].concat();
+        assert_eq!(limits.read(&frames[..frames.len() - 1], now), Ok(()));
+        assert!(limits.take_reset());
+        assert_eq!(limits.read(&frames[frames.len() - 1..], now), Ok(()));
+        assert!(!limits.take_reset());
     }
 
     #[test]

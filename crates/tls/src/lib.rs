@@ -2,9 +2,9 @@
 //!
 //! `files` reads the operator's certificates, and the program adds the issued ones; both are in the `store`. `handshake`
 //! selects one by the server name (SNI). `connection`, `frames`, `unread_frames` and `deliveries` limit HTTP/2, which actix
-//! leaves open, and `unread_body` limits chunked bodies. `write_timeout` and `head_timeout` close the connections of clients
-//! that do not read or write. `rejection` replaces the responses of actix to malformed requests, and corrects those of the
-//! app. `listen` serves an app with these.
+//! leaves open, and `request_stream` recognizes the requests that a client resets. `unread_body` limits chunked bodies.
+//! `write_timeout` and `head_timeout` close the connections of clients that do not read or write. `rejection` replaces the
+//! responses of actix to malformed requests, and corrects those of the app. `listen` serves an app with these.
 
 mod certificate;
 mod clock;
@@ -18,6 +18,7 @@ mod listen;
 mod metrics;
 mod rejection;
 mod request_id;
+mod request_stream;
 mod store;
 mod unread_body;
 mod unread_frames;

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use actix_http::error::PayloadError;
-use actix_http::{Payload, Request, Version};
+use actix_http::{HttpMessage as _, Payload, Request, Version};
 use actix_web::web::Bytes;
 use futures_util::{Stream, StreamExt as _};
 
 use crate::connection::Requests;
+use crate::request_stream::{RequestStream, StreamBody};
 
 /// A frame with less content is charged the difference.
 const SMALL_FRAME_BYTES: usize = 256;
@@ -63,7 +64,7 @@ const fn charge_of(content: usize) -> usize {
 
 /// The body of a request over HTTP/2. Each chunk is the content of one frame.
 struct FramedBody {
-    body: Payload,
+    body: StreamBody,
     frames: UnreadFrames,
     /// The charge of the last chunk. It is refunded with the next chunk, because the last frame of a body has no charge.
     last_charge: usize,
@@ -88,13 +89,16 @@ impl Drop for FramedBody {
     }
 }
 
-/// Refunds the charges of the frames that the app reads from the body of a request over HTTP/2.
+/// Refunds the charges of the frames that the app reads from the body of a request over HTTP/2. Adds its stream to the data
+/// of the request.
 pub(crate) fn track_frames(request: &mut Request) {
     let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
     let Some(frames) = requests.map(|requests| requests.unread_frames().clone()) else { return };
     frames.begin_body();
-    let body = FramedBody { body: request.take_payload(), frames, last_charge: 0 };
+    let (stream, body) = RequestStream::share(request.take_payload());
+    let body = FramedBody { body, frames, last_charge: 0 };
     *request.payload() = Payload::Stream { payload: Box::pin(body) };
+    request.extensions_mut().insert(stream);
 }
 
 #[cfg(test)]
@@ -107,7 +111,7 @@ mod tests {
         let chunks = chunks.iter().map(|length| Ok(Bytes::from(vec![b'x'; *length])));
         let chunks: Vec<Result<Bytes, PayloadError>> = chunks.collect();
         frames.begin_body();
-        let body: Payload = Payload::Stream { payload: Box::pin(stream::iter(chunks)) };
+        let (_, body) = RequestStream::share(Payload::Stream { payload: Box::pin(stream::iter(chunks)) });
         FramedBody { body, frames: frames.clone(), last_charge: 0 }
     }
 

@@ -68,7 +68,7 @@ pub(super) fn busy() -> Problem {
 /// concurrent requests, [`guard`] rejects the request.
 pub(super) fn begin(request: &Request) -> Option<RequestGuard> {
     let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
-    let connection = requests.map(Requests::begin)?;
+    let connection = requests?.begin(request);
     if connection.is_refused() {
         request.extensions_mut().insert(AboveConnectionLimit);
     }

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::SendRequest;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, SendStream};
 use hyper::{Method, Request};
 use sandbox::Certificate;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Client, HOST, Rig};
 use crate::control_plane::sha256;
@@ -37,12 +38,18 @@ impl Http2 {
         Self(send)
     }
 
-    async fn send(&self, request: Request<()>, body: &[&str]) -> Seen {
+    /// Begins a request and sends its whole body.
+    async fn begin(&self, request: Request<()>, body: &[&str]) -> (ResponseFuture, SendStream<Bytes>) {
         let mut send = self.0.clone().ready().await.unwrap();
         let (response, mut outgoing) = send.send_request(request, body.is_empty()).unwrap();
         for (number, chunk) in body.iter().enumerate() {
             outgoing.send_data(Bytes::from((*chunk).to_owned()), number + 1 == body.len()).unwrap();
         }
+        (response, outgoing)
+    }
+
+    async fn send(&self, request: Request<()>, body: &[&str]) -> Seen {
+        let (response, _outgoing) = self.begin(request, body).await;
         let (head, mut incoming) = response.await.unwrap().into_parts();
         let mut body = Vec::new();
         while let Some(chunk) = incoming.data().await {
@@ -226,6 +233,82 @@ async fn requests_end_with_their_connection() {
         !metrics.contains("svc_node_acme_challenges_total{outcome=\"failed\"}"),
         "the lookups did not end: {metrics}"
     );
+    rig.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_end_with_their_stream() {
+    const CODE: &str = r#"
+        const encoder = new TextEncoder();
+        let beats = 0;
+        let isFinished = false;
+        const beat = async () => { for (;;) { beats += 1; await scheduler.wait(20); } };
+        const finish = async () => { while (!isFinished) await scheduler.wait(20); };
+        const events = (work) => new ReadableStream({
+            async start(controller) {
+                controller.enqueue(encoder.encode("first."));
+                await work();
+                controller.enqueue(encoder.encode("last."));
+                controller.close();
+            },
+        });
+        export default {
+            async fetch(request) {
+                await request.text();
+                switch (new URL(request.url).pathname) {
+                    case "/beats": return new Response(String(beats));
+                    case "/events": return new Response(events(beat));
+                    case "/finished": return new Response(events(finish));
+                    case "/slow": await beat();
+                    case "/finish": isFinished = true;
+                }
+                return new Response("from code");
+            },
+        };
+    "#;
+    let Some(workerd) = workerd() else { return };
+    // A client has three requests in flight.
+    let change = |config: &mut node::config::Config| config.workers.as_mut().unwrap().max_in_flight = 12;
+    let (rig, certificate) = Rig::start_with_code(workerd, CODE, change).await;
+    let connection = Http2::connect(&rig, &certificate).await;
+    super::wait_for("the worker", async || connection.get("/").await.status == 200).await;
+    let (response, _) = connection.begin(request(Method::GET, "/finished"), &[]).await;
+    let mut continued = response.await.unwrap().into_body();
+
+    let beats = async || {
+        let seen = connection.get("/beats").await;
+        // The requests that were reset are not in flight.
+        assert_eq!(seen.status, 200);
+        seen.body
+    };
+    let cases: [(Method, &str, &[&str]); 3] =
+        [(Method::GET, "/slow", &[]), (Method::GET, "/events", &[]), (Method::POST, "/events", &["body"])];
+    for (method, path, body) in cases {
+        let before = beats().await;
+        let (response, mut outgoing) = connection.begin(request(method, path), body).await;
+        super::wait_for("the code", async || beats().await != before).await;
+        if path == "/slow" {
+            outgoing.send_reset(Reason::CANCEL);
+        } else {
+            let mut incoming = response.await.unwrap().into_body();
+            assert_eq!(incoming.data().await.unwrap().unwrap(), "first.");
+            outgoing.send_reset(Reason::CANCEL);
+        }
+        let has_ended = async || {
+            let before = beats().await;
+            sleep(Duration::from_millis(200)).await;
+            beats().await == before
+        };
+        super::wait_for("the end of the code", has_ended).await;
+    }
+
+    assert_eq!(connection.get("/finish").await.status, 200);
+    let mut received = Vec::new();
+    while let Some(chunk) = continued.data().await {
+        received.extend(chunk.unwrap());
+    }
+    assert_eq!(received, b"first.last.");
+    drop(connection);
     rig.node.stop().await;
 }
 
