@@ -20,6 +20,7 @@ use russh::{Channel, ChannelId, Disconnect, MethodKind, MethodSet, Preferred};
 use semaphores::KeyedSemaphores;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use self::channels::{ChannelCount, ChannelCounts, wait_for_stop, wait_until_done};
@@ -34,14 +35,18 @@ const MAX_CONNECTIONS: usize = 1024;
 /// The maximum number of unauthenticated connections per address.
 const MAX_LOGINS_PER_ADDRESS: usize = 16;
 /// A connection without an open channel for this long is closed, for example because the client does not authenticate.
-/// A channel is closed if it starts no command for this long.
+/// A channel is closed if it starts no command for this long. `git-upload-archive` waits this long for its request, and
+/// a refused command until the client can receive the reason.
 const GRACE: Duration = Duration::from_secs(30);
 /// The maximum time for which a stop of the server waits for the commands in progress.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The maximum number of channels per connection that have not started a command.
+/// The maximum number of open channels per connection.
 const MAX_CHANNELS: usize = 16;
+/// The maximum number of channels that a client can open on one connection. If the server closes a channel first, russh
+/// keeps a part of it in memory until the connection ends.
+const MAX_OPENED_CHANNELS: usize = 256;
 
 /// Serves git clients over SSH.
 pub struct SshServer {
@@ -78,6 +83,8 @@ struct OpenChannel {
     channel: Arc<Mutex<Option<CountedChannel>>>,
     /// The protocol version of git that the client requested.
     protocol: Option<String>,
+    /// Drops the channel after [`GRACE`].
+    _timer: JoinSet<()>,
 }
 
 /// A channel that counts as open until it is dropped.
@@ -228,18 +235,19 @@ impl Handler for Connection {
         reply: russh::server::ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
-        if self.channels.len() >= MAX_CHANNELS {
+        if !self.counts.borrow().can_open() {
             // The reply is dropped without an answer, which rejects the channel.
             return Ok(());
         }
         let (id, count) = (channel.id(), ChannelCount::new(&self.counts));
         let channel = Arc::new(Mutex::new(Some(CountedChannel { channel, count })));
         let unused = Arc::clone(&channel);
-        tokio::spawn(async move {
+        let mut timer = JoinSet::new();
+        timer.spawn(async move {
             sleep(GRACE).await;
             drop(unused.lock().unwrap_or_else(PoisonError::into_inner).take());
         });
-        self.channels.insert(id, OpenChannel { channel, protocol: None });
+        self.channels.insert(id, OpenChannel { channel, protocol: None, _timer: timer });
         reply.accept().await;
         Ok(())
     }
@@ -283,10 +291,11 @@ impl Handler for Connection {
             let _count = count;
             let (reader, writer) = channel.split();
             let code = match (command, refusal) {
-                (_, Some(refusal)) => refuse(&writer, &refusal.to_string()).await,
+                (_, Some(refusal)) => refuse(reader, &writer, &refusal.to_string()).await,
                 (Some(command), None) => command.run(reader, &writer).await,
                 (None, None) => {
-                    refuse(&writer, "this server runs git-upload-pack, git-receive-pack and git-upload-archive").await
+                    let reason = "this server runs git-upload-pack, git-receive-pack and git-upload-archive";
+                    refuse(reader, &writer, reason).await
                 }
             };
             if let Err(error) = end(&writer, code).await {
@@ -301,8 +310,9 @@ impl Handler for Connection {
             session.channel_success(id)?;
             tokio::spawn(async move {
                 let _count = count;
-                let (_, writer) = channel.split();
-                let code = refuse(&writer, "your key is registered; this server has no shell, use git").await;
+                let (reader, writer) = channel.split();
+                let reason = "your key is registered; this server has no shell, use git";
+                let code = refuse(reader, &writer, reason).await;
                 if let Err(error) = end(&writer, code).await {
                     tracing::debug!(%error, "an SSH client disconnected");
                 }

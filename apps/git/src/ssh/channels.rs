@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::GRACE;
+use super::{GRACE, MAX_CHANNELS, MAX_OPENED_CHANNELS};
 
 /// During a stop, a connection whose channels have all been closed for this long is closed. The client closes most
 /// connections earlier, after it has received the result of its command.
@@ -19,8 +19,15 @@ const STOP_AUTHENTICATION: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct ChannelCounts {
     open: usize,
-    /// Whether the client has opened a channel, which may be closed again.
-    has_opened: bool,
+    /// The number of channels that the client has opened, including closed ones.
+    opened: usize,
+}
+
+impl ChannelCounts {
+    /// Returns whether the client can open another channel.
+    pub(super) const fn can_open(&self) -> bool {
+        self.open < MAX_CHANNELS && self.opened < MAX_OPENED_CHANNELS
+    }
 }
 
 /// Counts an open channel until it is dropped.
@@ -30,7 +37,7 @@ impl ChannelCount {
     pub(super) fn new(counts: &watch::Sender<ChannelCounts>) -> Self {
         counts.send_modify(|counts| {
             counts.open += 1;
-            counts.has_opened = true;
+            counts.opened += 1;
         });
         Self(counts.clone())
     }
@@ -58,7 +65,7 @@ pub(super) async fn wait_until_done(mut counts: watch::Receiver<ChannelCounts>, 
     // A client that has not opened a channel may still authenticate.
     tokio::select! {
         () = unused => return,
-        opened = timeout(STOP_AUTHENTICATION, counts.wait_for(|counts| counts.has_opened)) => {
+        opened = timeout(STOP_AUTHENTICATION, counts.wait_for(|counts| counts.opened > 0)) => {
             if opened.is_err() {
                 return;
             }

@@ -1,6 +1,6 @@
 //! The commands of clients.
 
-use std::borrow::Cow;
+use std::borrow::{BorrowMut, Cow};
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -13,8 +13,9 @@ use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::GRACE;
 use crate::archive;
-use crate::exchange::{Credential, Mode, Output, Service, is_refusal};
+use crate::exchange::{Credential, Exchange, Mode, Output, Service, is_refusal};
 use crate::git::Program;
 use crate::metrics::{Metrics, Transport};
 use crate::path::RepositoryPath;
@@ -43,45 +44,14 @@ pub(super) struct Command {
 
 impl Command {
     /// Runs the command. Returns its exit code.
-    pub(super) async fn run(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
-        match self.serve(reader, writer).await {
-            Ok(code) => code,
-            Err(reason) => refuse(writer, &reason).await,
-        }
-    }
-
-    /// Returns the exit code of git, or the reason why the node refuses the command.
-    async fn serve(self, reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> Result<u8, Cow<'static, str>> {
-        let credential = Some(Credential::SshKey(self.fingerprint.clone()));
-        let path = RepositoryPath::parse(&self.path);
-        let access =
-            self.service.authorize((Transport::Ssh, self.address), credential, path, self.program.writes()).await;
-        let grant = match access {
-            Ok(GitAccess::Allowed(grant)) => grant,
-            Ok(GitAccess::Unauthenticated) => return Err("your key is not registered any more".into()),
-            Ok(GitAccess::Forbidden(message)) => return Err(message.into()),
-            Ok(GitAccess::NotFound) => return Err("repository not found".into()),
-            Err(error) if is_refusal(&error) => return Err(error.to_string().into()),
-            Err(_) => return Err(UNAVAILABLE.into()),
+    pub(super) async fn run(self, mut reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>) -> u8 {
+        let (exchange, request) = match self.start(&mut reader).await {
+            Ok(started) => started,
+            Err(reason) => return refuse(reader, writer, &reason).await,
         };
-        let mut input = Box::pin(read_input(reader));
-        let request = match self.program {
-            Program::UploadArchive => {
-                let request = archive::read_request(&mut input).await;
-                Some(Ok(request.ok_or("only --format, --prefix, --mtime, --list, --verbose and a level are allowed")?))
-            }
-            _ => None,
-        };
-        let input = stream::iter(request).chain(input);
-        let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
-        let exchange = self.service.start(&grant, self.address, mode).await.map_err(|error| {
-            if is_refusal(&error) {
-                return error.to_string().into();
-            }
-            let error = format!("{error:#}");
-            tracing::error!(error, repository = grant.repository, "cannot serve a repository");
-            Cow::from(UNAVAILABLE)
-        })?;
+        // The exchange drops the reader with the input. While a reader that does not read exists, russh may serve no
+        // channel of the connection.
+        let input = stream::iter(request.map(Ok)).chain(read_input(reader));
         let (sender, receiver) = mpsc::channel(BUFFERED_PARTS);
         let started = Instant::now();
         let (result, ()) = tokio::join!(exchange.run(input, sender, false), send_output(receiver, writer));
@@ -95,15 +65,50 @@ impl Command {
             }
         };
         self.metrics.exchange(Transport::Ssh, self.program.name(), outcome, started.elapsed());
-        Ok(code)
+        code
+    }
+
+    /// Starts git. Returns the exchange and the beginning of its input, or the reason why the node refuses the command.
+    async fn start(&self, reader: &mut ChannelReadHalf) -> Result<(Exchange, Option<Bytes>), Cow<'static, str>> {
+        let credential = Some(Credential::SshKey(self.fingerprint.clone()));
+        let path = RepositoryPath::parse(&self.path);
+        let access =
+            self.service.authorize((Transport::Ssh, self.address), credential, path, self.program.writes()).await;
+        let grant = match access {
+            Ok(GitAccess::Allowed(grant)) => grant,
+            Ok(GitAccess::Unauthenticated) => return Err("your key is not registered any more".into()),
+            Ok(GitAccess::Forbidden(message)) => return Err(message.into()),
+            Ok(GitAccess::NotFound) => return Err("repository not found".into()),
+            Err(error) if is_refusal(&error) => return Err(error.to_string().into()),
+            Err(_) => return Err(UNAVAILABLE.into()),
+        };
+        let request = match self.program {
+            Program::UploadArchive => {
+                let mut input = Box::pin(read_input(reader));
+                let request = timeout(GRACE, archive::read_request(&mut input)).await;
+                let request = request.map_err(|_| "the client did not send its request in time")?;
+                Some(request.ok_or("only --format, --prefix, --mtime, --list, --verbose and a level are allowed")?)
+            }
+            _ => None,
+        };
+        let mode = Mode { program: self.program, arguments: &[], protocol: self.protocol.as_deref() };
+        let exchange = self.service.start(&grant, self.address, mode).await.map_err(|error| {
+            if is_refusal(&error) {
+                return error.to_string().into();
+            }
+            let error = format!("{error:#}");
+            tracing::error!(error, repository = grant.repository, "cannot serve a repository");
+            Cow::from(UNAVAILABLE)
+        })?;
+        Ok((exchange, request))
     }
 }
 
 /// Returns the data that the client sends, up to its end. The stream contains an error if the channel is closed before.
-fn read_input(reader: ChannelReadHalf) -> impl Stream<Item = io::Result<Bytes>> {
+fn read_input(reader: impl BorrowMut<ChannelReadHalf>) -> impl Stream<Item = io::Result<Bytes>> {
     stream::unfold(reader, async |mut reader| {
         loop {
-            match reader.wait().await {
+            match reader.borrow_mut().wait().await {
                 Some(ChannelMsg::Data { data }) => return Some((Ok(data), reader)),
                 Some(ChannelMsg::Eof) => return None,
                 Some(ChannelMsg::Close) | None => {
@@ -136,16 +141,30 @@ async fn send_output(mut outputs: mpsc::Receiver<Output>, writer: &ChannelWriteH
     }
 }
 
-pub(super) async fn refuse(writer: &ChannelWriteHalf<Msg>, message: &str) -> u8 {
-    // The client may have disconnected.
-    let _ = writer.extended_data_bytes(1, Bytes::from(format!("svc: {message}\n"))).await;
+/// Sends the reason why the node refuses a command. Returns the exit code of the command.
+pub(super) async fn refuse(reader: ChannelReadHalf, writer: &ChannelWriteHalf<Msg>, reason: &str) -> u8 {
+    let send = writer.extended_data_bytes(1, Bytes::from(format!("svc: {reason}\n")));
+    // The send waits until the client can receive data. It does not detect the end of the channel.
+    tokio::select! {
+        _ = timeout(GRACE, send) => {}
+        () = wait_until_closed(reader) => {}
+    }
     REFUSED
 }
 
+/// Waits until the client closes the channel or disconnects. Discards the data that the client sends.
+async fn wait_until_closed(mut reader: ChannelReadHalf) {
+    while !matches!(reader.wait().await, Some(ChannelMsg::Close) | None) {}
+}
+
+/// Sends the exit code of a command, and closes its channel.
 pub(super) async fn end(writer: &ChannelWriteHalf<Msg>, code: u8) -> Result<(), russh::Error> {
-    writer.exit_status(u32::from(code)).await?;
-    writer.eof().await?;
-    writer.close().await
+    let send = async {
+        writer.exit_status(u32::from(code)).await?;
+        writer.eof().await?;
+        writer.close().await
+    };
+    timeout(WRITE_TIMEOUT, send).await?
 }
 
 /// Parses a command of a git client, such as `git-upload-pack '/ada/site/app.git'`. No shell is involved: only the

@@ -5,14 +5,19 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
+use russh::ChannelMsg;
+use russh::client::{Config, Handle, Msg};
+use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key};
 use serde_json::json;
 use testkit::bundle::incompressible;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::kit::token;
+use super::kit::{token, wrapped_git};
 use super::{Kit, REPO};
 use crate::support::{client, eventually};
 
@@ -20,6 +25,10 @@ use crate::support::{client, eventually};
 const MAX_PROGRAMS: usize = 8;
 /// The maximum number of SSH connections of an address that have not authenticated.
 const MAX_LOGINS: usize = 16;
+/// The maximum number of channels that an SSH connection has at the same time.
+const MAX_CHANNELS: usize = 16;
+/// The maximum number of channels that a client opens on one SSH connection.
+const MAX_OPENED_CHANNELS: usize = 256;
 
 /// Starts a fetch whose request never ends.
 async fn hold_program(kit: &Kit) -> TcpStream {
@@ -140,6 +149,111 @@ async fn authenticated_ssh_connections_are_limited_by_user() {
         let _ = connection.kill();
         connection.wait().unwrap();
     }
+}
+
+/// An SSH client that accepts every host key.
+struct SshClient;
+
+impl russh::client::Handler for SshClient {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, _: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
+        Ok(true)
+    }
+}
+
+/// Opens an SSH connection with the key of the client. The server can send this number of bytes on each channel.
+async fn ssh_client(kit: &Kit, window_size: u32) -> Handle<SshClient> {
+    let config = Arc::new(Config { window_size, ..Config::default() });
+    let mut client = russh::client::connect(config, ("127.0.0.1", kit.node.ssh), SshClient).await.unwrap();
+    let key = PrivateKeyWithHashAlg::new(Arc::new(load_secret_key(kit.key(), None).unwrap()), None);
+    assert!(client.authenticate_publickey("git", key).await.unwrap().success());
+    client
+}
+
+/// Waits until the server closes a channel. Returns the exit code of its command.
+async fn exit_code(channel: &mut russh::Channel<Msg>) -> Option<u32> {
+    let wait = async {
+        let mut code = None;
+        while let Some(message) = channel.wait().await {
+            if let ChannelMsg::ExitStatus { exit_status } = message {
+                code = Some(exit_status);
+            }
+        }
+        code
+    };
+    tokio::time::timeout(Duration::from_secs(120), wait).await.expect("the server closes the channel")
+}
+
+/// The commands are refused, and the client accepts no data, so it does not receive the reasons.
+#[tokio::test(flavor = "multi_thread")]
+async fn ssh_commands_of_a_client_that_does_not_read_are_limited_and_end() {
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let client = ssh_client(&kit, 0).await;
+    let mut channels = Vec::new();
+    for _ in 0..MAX_CHANNELS {
+        let channel = client.channel_open_session().await.unwrap();
+        channel.exec(true, "ls").await.unwrap();
+        channels.push(channel);
+    }
+    assert!(client.channel_open_session().await.is_err());
+    // The client closes two channels, one of them without a command.
+    channels.pop().unwrap().close().await.unwrap();
+    let open = async || client.channel_open_session().await.ok();
+    let unused = eventually("a closed channel does not count", open).await;
+    unused.close().await.unwrap();
+    let shell = eventually("a closed channel without a command does not count", open).await;
+    shell.request_shell(true).await.unwrap();
+    channels.push(shell);
+    // This command waits for its request.
+    let other = ssh_client(&kit, 1 << 20).await;
+    let archive = other.channel_open_session().await.unwrap();
+    archive.exec(true, "git-upload-archive '/ada/site/app.git'").await.unwrap();
+    channels.push(archive);
+    for channel in &mut channels {
+        assert_eq!(exit_code(channel).await, Some(128));
+    }
+}
+
+/// The program of git waits, and reads nothing. The client sends more packets than the node keeps.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_after_the_end_of_an_input_does_not_block_an_ssh_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let hold = folder.path().join("hold");
+    std::fs::write(&hold, "").unwrap();
+    let wait = format!("while [ -e '{}' ]; do /bin/sleep 0.05; done; exit 3", hold.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*upload-pack*) {wait} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    kit.create("app").await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let client = ssh_client(&kit, 1 << 20).await;
+    let mut channel = client.channel_open_session().await.unwrap();
+    channel.exec(true, "git-upload-pack '/ada/site/app.git'").await.unwrap();
+    channel.eof().await.unwrap();
+    for _ in 0..200 {
+        channel.data(&b"x"[..]).await.unwrap();
+    }
+    let other = tokio::time::timeout(Duration::from_secs(60), client.channel_open_session());
+    other.await.expect("the connection is not blocked").unwrap();
+    std::fs::remove_file(&hold).unwrap();
+    assert_eq!(exit_code(&mut channel).await, Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channels_of_an_ssh_connection_are_limited() {
+    let kit = Kit::start().await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    let client = ssh_client(&kit, 1 << 20).await;
+    for _ in 0..MAX_OPENED_CHANNELS {
+        let mut channel = client.channel_open_session().await.unwrap();
+        channel.exec(true, "ls").await.unwrap();
+        assert_eq!(exit_code(&mut channel).await, Some(128));
+    }
+    assert!(client.channel_open_session().await.is_err());
+    let other = ssh_client(&kit, 1 << 20).await;
+    assert!(other.channel_open_session().await.is_ok());
 }
 
 /// Sends the first request of a fetch. Returns its status, and whether the response states when to retry.
