@@ -191,6 +191,12 @@ impl Book {
         Ok(())
     }
 
+    /// Returns the user of the next transaction to deliver; `None` if there is no transaction. The text is empty if the
+    /// control plane did not state the user.
+    pub(super) fn next_pusher(&self) -> Option<String> {
+        self.transactions.first().map(|next| next.pusher.clone().unwrap_or_default())
+    }
+
     /// Returns the transactions before the first one without an outcome.
     pub(super) fn decided(&self) -> Vec<Transaction> {
         self.transactions.iter().take_while(|transaction| transaction.outcome.is_some()).cloned().collect()

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Kit;
-use super::kit::wrapped_git;
+use super::kit::{token, wrapped_git};
+use super::{Kit, REPO, REPOS};
+use crate::support::eventually;
 
 /// In each round, 20 clients push a commit on top of the same commit.
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +86,7 @@ async fn killed_node_loses_no_acknowledged_update() {
     work.commit("a", b"last");
     work.git(&["push", "--quiet", "origin", "main"]);
     let last = work.git(&["rev-parse", "HEAD"]);
-    let updates = crate::support::eventually("the last update is delivered", async || {
+    let updates = eventually("the last update is delivered", async || {
         let updates = kit.ref_updates(1).await;
         (updates.last().unwrap()["new"] == last.as_str()).then_some(updates)
     })
@@ -110,9 +111,13 @@ async fn killed_node_loses_no_acknowledged_update() {
 async fn slow_repository_does_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
     let slow = folder.path().join("slow");
+    let comparisons = folder.path().join("comparisons");
     std::fs::write(&slow, "no repository").unwrap();
-    let script =
-        format!("case \"$*\" in\n*\"$(/bin/cat '{}')\"*merge-base*) exec /bin/sleep 20 ;;\nesac", slow.display());
+    let script = format!(
+        "case \"$*\" in\n*\"$(/bin/cat '{}')\"*merge-base*) echo >> '{}'; exec /bin/sleep 20 ;;\nesac",
+        slow.display(),
+        comparisons.display()
+    );
     let path = wrapped_git(folder.path(), &script);
     let kit = Kit::start_with(&[("PATH", path)]).await;
     kit.create("app").await;
@@ -120,22 +125,79 @@ async fn slow_repository_does_not_delay_others() {
     let work = kit.init("work");
     work.commit("a", b"1");
     let other = kit.url(&kit.token, "other");
-    work.git(&["push", "--quiet", "origin", "main"]);
+    work.git(&["push", "--quiet", "origin", "main", "main:second"]);
     work.git(&["push", "--quiet", &other, "main"]);
     std::fs::write(&slow, kit.bare().await.to_str().unwrap()).unwrap();
     work.commit("a", b"2");
-    work.git(&["push", "--quiet", "origin", "main"]);
+    work.git(&["push", "--quiet", "origin", "main", "main:second"]);
     work.git(&["push", "--quiet", &other, "main"]);
-    let path = format!("{}/other/ref-updates", super::REPOS);
+    let path = format!("{REPOS}/other/ref-updates");
     let listed = async |path: &str| kit.ada.get(path).await.expect(200)["items"].as_array().unwrap().clone();
-    crate::support::eventually("the updates of the other repository are listed", async || {
+    eventually("the updates of the other repository are listed", async || {
         (listed(&path).await.len() == 2).then_some(())
     })
     .await;
-    assert_eq!(listed(&format!("{}/ref-updates", super::REPO)).await.len(), 1);
-    // The comparison ends at its deadline. The update is then recorded as forced.
-    let updates = kit.ref_updates(2).await;
-    assert_eq!(updates[1]["forced"], true);
+    assert_eq!(listed(&format!("{REPO}/ref-updates")).await.len(), 2);
+    // The first comparison ends at the deadline. Both updates are then recorded as forced.
+    let updates = kit.ref_updates(4).await;
+    assert!(updates[2..].iter().all(|update| update["forced"] == true), "{updates:?}");
+    assert_eq!(std::fs::read_to_string(&comparisons).unwrap(), "\n");
+}
+
+/// git compares the commits of each update for a long time.
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_shared_among_users_and_repositories() {
+    const REPOSITORIES: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("comparisons");
+    std::fs::write(&log, "").unwrap();
+    let log_and_wait = format!("echo \"$*\" >> '{}'; exec /bin/sleep 20", log.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*merge-base*) {log_and_wait} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    // The new commits of the updates that git began to compare.
+    let compared = || -> Vec<String> {
+        let lines = std::fs::read_to_string(&log).unwrap();
+        lines.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
+    };
+    let work = kit.init("work");
+    work.commit("a", b"first");
+    let mut urls = Vec::new();
+    for number in 0..REPOSITORIES {
+        let name = format!("r{number}");
+        kit.create(&name).await;
+        let url = kit.url(&kit.token, &name);
+        work.git(&["push", "--quiet", &url, "main"]);
+        urls.push(url);
+    }
+    kit.create("other").await;
+    let mia = kit.app.add_member(&kit.ada, "ada", "mia", "member").await;
+    let other = kit.url(&token(&mia, &["git:write"]).await, "other");
+
+    let commits: Vec<String> =
+        (0..REPOSITORIES).map(|number| work.commit("a", number.to_string().as_bytes())).collect();
+    let push = |(commit, url): (&String, &String)| {
+        work.command(&["push", "--quiet", url, &format!("{commit}:refs/heads/main")]).spawn().unwrap()
+    };
+    let pushes: Vec<_> = commits.iter().zip(&urls).map(push).collect();
+    for mut push in pushes {
+        assert!(push.wait().unwrap().success());
+    }
+    work.git(&["push", "--quiet", &other, "main"]);
+    let path = format!("{REPOS}/other/ref-updates");
+    eventually("the update of the other user is listed", async || {
+        let updates = kit.ada.get(&path).await;
+        (updates.expect(200)["items"].as_array().unwrap().len() == 1).then_some(())
+    })
+    .await;
+    assert!(compared().len() < REPOSITORIES, "a user has all deliveries");
+
+    // Another update of a repository whose delivery is in progress is delivered after the repositories that wait.
+    let delivered = eventually("git compares commits", async || compared().into_iter().next()).await;
+    let url = &urls[commits.iter().position(|commit| *commit == delivered).unwrap()];
+    let next = work.commit("a", b"next");
+    work.git(&["push", "--quiet", url, "main"]);
+    let began = eventually("other deliveries begin", async || Some(compared()).filter(|began| began.len() >= 4)).await;
+    assert!(!began[..4].contains(&next), "{next} in {began:?}");
 }
 
 /// git skips a hook that it cannot execute.
