@@ -108,7 +108,7 @@ impl Connection {
         self.expect_bind().await?;
         output.begin_result(&fields(&columns))?;
         let row_count = self.write_rows(&columns, output).await?;
-        Ok(output.end_result(row_count)?)
+        output.end_result(row_count).await
     }
 
     fn bind(&mut self, parameters: &[Parameter<'_>], types: &[Type]) -> Result<(), Failure> {

@@ -1,13 +1,16 @@
 //! The JSON of a result, which is sent to the worker while it is written.
 //!
 //! `{"results":[{"fields":[[name, type, conversion], …],"rows":[[…], …],"rowCount":n}, …]}`. If a call fails after a
-//! part was sent, the JSON ends with `"error":{"code":…,"message":…}`.
+//! part was sent, the JSON ends with `"error":{"code":…,"message":…}`. The JSON stays incomplete if more than 1 MiB of a
+//! row is unread then.
 
 use std::mem;
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::error::{DatabaseError, Failure, Result};
 
@@ -15,6 +18,11 @@ use super::error::{DatabaseError, Failure, Result};
 const CHUNK_BYTES: usize = 32 << 10;
 /// A text is converted in parts of this size, so that its JSON does not exceed the limit by much.
 const PART_CHARS: usize = 16 << 10;
+/// The maximum length of the rest of a row that is sent after the call has failed, in bytes. The memory of a large row is
+/// not reserved any more.
+const MAX_REST_BYTES: usize = 1 << 20;
+/// The longest time in which a worker does not read the end of a result.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The result of a call for the worker: the chunks of the JSON, or one error if the call failed before the first chunk.
 pub type Chunks = mpsc::Receiver<Result<Bytes>>;
@@ -22,7 +30,7 @@ pub type Chunks = mpsc::Receiver<Result<Bytes>>;
 /// Writes the JSON.
 pub struct Output {
     chunks: mpsc::Sender<Result<Bytes>>,
-    buffer: Vec<u8>,
+    buffer: BytesMut,
     /// The bytes that were sent.
     sent: usize,
     /// The length of the buffer up to the last complete row.
@@ -54,7 +62,7 @@ impl Output {
     /// Creates the output of a result of at most `limit` bytes, and the receiver of its chunks.
     pub fn new(limit: usize) -> (Self, Chunks) {
         let (chunks, receiver) = mpsc::channel(1);
-        (Self { chunks, buffer: Vec::new(), sent: 0, complete: 0, state: State::NoResults, limit }, receiver)
+        (Self { chunks, buffer: BytesMut::new(), sent: 0, complete: 0, state: State::NoResults, limit }, receiver)
     }
 
     /// Returns a sender that is closed when the worker no longer waits for the result.
@@ -82,19 +90,14 @@ impl Output {
     /// Ends a row. If the buffer is full, waits until the worker has read the earlier chunks, and sends the buffer.
     pub async fn end_row(&mut self) -> std::result::Result<(), Failure> {
         self.push(b"]")?;
-        self.complete = self.buffer.len();
-        if self.buffer.len() >= CHUNK_BYTES {
-            self.send().await.map_err(|_| Failure::Abandoned)?;
-        }
-        Ok(())
+        self.send_if_full().await
     }
 
-    /// Ends the result of a statement.
-    pub fn end_result(&mut self, row_count: u64) -> std::result::Result<(), TooLarge> {
+    /// Ends the result of a statement. Sends a full buffer like [`Self::end_row`].
+    pub async fn end_result(&mut self, row_count: u64) -> std::result::Result<(), Failure> {
         self.push(format!("],\"rowCount\":{row_count}}}").as_bytes())?;
         self.state = State::BetweenResults;
-        self.complete = self.buffer.len();
-        Ok(())
+        self.send_if_full().await
     }
 
     /// Appends JSON.
@@ -118,46 +121,61 @@ impl Output {
         self.push(b"\"")
     }
 
-    async fn send(&mut self) -> std::result::Result<(), mpsc::error::SendError<Result<Bytes>>> {
-        self.sent += self.buffer.len();
-        self.complete = 0;
-        let mut rest = Bytes::from(mem::take(&mut self.buffer));
-        while !rest.is_empty() {
-            let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
-            self.chunks.send(Ok(chunk)).await?;
+    async fn send_if_full(&mut self) -> std::result::Result<(), Failure> {
+        self.complete = self.buffer.len();
+        if self.buffer.len() >= CHUNK_BYTES {
+            self.send().await.map_err(|_| Failure::Abandoned)?;
         }
         Ok(())
     }
 
-    /// Ends the JSON. If the worker no longer waits, this is not an error.
+    /// Sends the buffer. If this future is dropped, the buffer contains the rest, which is complete.
+    async fn send(&mut self) -> std::result::Result<(), mpsc::error::SendError<()>> {
+        while !self.buffer.is_empty() {
+            let permit = self.chunks.reserve().await?;
+            let chunk = self.buffer.split_to(self.buffer.len().min(CHUNK_BYTES));
+            self.sent += chunk.len();
+            self.complete = self.buffer.len();
+            // The chunk is a copy, so an unread chunk does not keep the memory of a large row.
+            permit.send(Ok(Bytes::copy_from_slice(&chunk)));
+        }
+        self.buffer = BytesMut::new();
+        Ok(())
+    }
+
+    /// Ends the JSON. If the worker no longer waits, this is not an error. If the worker does not read the end within
+    /// [`UNREAD_TIMEOUT`], the JSON stays incomplete.
     pub async fn finish(mut self, result: Result<()>) {
         match result {
             Err(error) if self.sent == 0 => drop(self.chunks.send(Err(error)).await),
+            Err(_) if self.complete > MAX_REST_BYTES => {}
             result => {
                 self.close(result);
-                drop(self.send().await);
+                drop(timeout(UNREAD_TIMEOUT, self.send()).await);
             }
         }
     }
 
     fn close(&mut self, result: Result<()>) {
         self.buffer.truncate(self.complete);
+        // Releases the memory of a large row.
+        self.buffer = BytesMut::from(&*self.buffer);
         match self.state {
             State::NoResults => self.buffer.extend_from_slice(b"{\"results\":["),
             State::BetweenResults => {}
             State::NoRows | State::Rows => self.buffer.extend_from_slice(b"]}"),
         }
-        self.buffer.push(b']');
+        self.buffer.extend_from_slice(b"]");
         if let Err(error) = result {
             let error = json!({ "code": error.code(), "message": error.to_string() });
             self.buffer.extend_from_slice(format!(",\"error\":{error}").as_bytes());
         }
-        self.buffer.push(b'}');
+        self.buffer.extend_from_slice(b"}");
     }
 
     #[cfg(test)]
     pub fn take_text(&mut self) -> String {
-        String::from_utf8(mem::take(&mut self.buffer)).unwrap()
+        String::from_utf8(mem::take(&mut self.buffer).into()).unwrap()
     }
 }
 
@@ -174,8 +192,7 @@ mod tests {
             output.push_text(row)?;
             output.end_row().await?;
         }
-        output.end_result(rows.len() as u64)?;
-        Ok(())
+        output.end_result(rows.len() as u64).await
     }
 
     /// Returns the result as the worker receives it, and the number of chunks.
@@ -224,11 +241,51 @@ mod tests {
         assert_eq!(json["results"][0]["rows"].as_array().unwrap().len(), 1);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn error_ends_the_json_after_the_rest_of_a_row() {
+        for length in [MAX_REST_BYTES / 2, 2 * MAX_REST_BYTES] {
+            let (mut output, mut chunks) = Output::new(4 * MAX_REST_BYTES);
+            let row = "x".repeat(length);
+            assert!(timeout(UNREAD_TIMEOUT, write(&mut output, &[row.as_str()])).await.is_err());
+            tokio::spawn(output.finish(Err(DatabaseError::FAILED)));
+            let mut json = Vec::new();
+            while let Some(chunk) = chunks.recv().await {
+                json.extend_from_slice(&chunk.unwrap());
+            }
+            let json = serde_json::from_slice(&json).ok();
+            let seen = json.map(|json: Value| (json["results"][0]["rows"].clone(), json["error"]["code"].clone()));
+            let expected = (json!([[row]]), json!(DatabaseError::FAILED.code()));
+            assert!(seen == (length < MAX_REST_BYTES).then_some(expected), "{length}");
+        }
+    }
+
     #[tokio::test]
     async fn writer_stops_when_the_worker_is_gone() {
         let (mut output, chunks) = Output::new(1 << 20);
         drop(chunks);
         let failed = write(&mut output, &["x".repeat(60_000).as_str()]).await;
         assert!(matches!(failed, Err(Failure::Abandoned)), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn chunk_does_not_keep_the_memory_of_a_row() {
+        let (mut output, mut chunks) = Output::new(1 << 20);
+        tokio::spawn(async move { write(&mut output, &["x".repeat(100_000).as_str()]).await });
+        assert!(chunks.recv().await.unwrap().unwrap().is_unique());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_end_is_dropped() {
+        let (mut output, mut chunks) = Output::new(1 << 20);
+        let finished = tokio::spawn(async move {
+            write(&mut output, &["x".repeat(CHUNK_BYTES).as_str()]).await.unwrap();
+            output.finish(Ok(())).await;
+        });
+        let mut json = chunks.recv().await.unwrap().unwrap().to_vec();
+        timeout(2 * UNREAD_TIMEOUT, finished).await.unwrap().unwrap();
+        while let Some(chunk) = chunks.recv().await {
+            json.extend_from_slice(&chunk.unwrap());
+        }
+        assert!(serde_json::from_slice::<Value>(&json).is_err());
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use node::database::registry::Connection;
 use node::pg::{Call, Limits, Mode};
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::rig::{Outcome, Rig, SLEEPING};
@@ -33,6 +34,26 @@ async fn statement_is_canceled_at_the_time_limit() {
         assert!(chunk.is_ok(), "the error is at the end of the chunks");
     }
     assert_eq!(rig.value("SELECT 1").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_without_rows_waits_until_the_worker_reads_its_result() {
+    let limit = Duration::from_secs(5);
+    let limits = Limits { statement: limit, idle: limit, ..Limits::default() };
+    let Some(rig) = Rig::start_with(limits).await else { return };
+    let columns: Vec<_> = (0..1600).map(|number| format!("c{number:0>62} int4")).collect();
+    rig.query(&format!("CREATE TABLE wide ({})", columns.join(", "))).await.unwrap();
+    // The names of the columns have more than 100 KB in each result.
+    let statement = json!({ "text": "SELECT * FROM wide", "params": [] });
+    let body = Value::from(vec![statement; 20]).to_string();
+    let mut unread = rig.pool.call(Call { mode: Mode::Batch, body: body.into(), memory: None });
+    rig.wait_for_sessions("true", 0).await;
+    let mut json = Vec::new();
+    while let Some(chunk) = unread.recv().await {
+        json.extend_from_slice(&chunk.unwrap());
+    }
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["error"]["code"], "57014");
 }
 
 #[tokio::test(flavor = "multi_thread")]
