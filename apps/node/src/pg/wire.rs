@@ -55,7 +55,11 @@ impl Wire {
     /// # Errors
     /// Returns [`Failure::Server`] for an error that the server reports.
     pub async fn next(&mut self) -> Result<Message, Failure> {
-        self.row = None;
+        if self.row.is_some() {
+            // Releases the memory of the row before its reservation.
+            self.received = BytesMut::from(&*self.received);
+            self.row = None;
+        }
         loop {
             self.fill(LENGTH_BYTES + 1).await?;
             let Some(header) = Header::parse(&self.received)? else { return Err(violation("a header is missing")) };
@@ -167,14 +171,31 @@ fn server_error(fields: Bytes) -> ServerError {
 mod tests {
     use super::*;
 
+    /// Returns the message of a row with one large value.
+    fn large_row() -> Vec<u8> {
+        let value = vec![b'x'; 4 << 20];
+        let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
+        [b"D".as_slice(), &length(10 + value.len()), &[0, 1], &length(value.len()), &value].concat()
+    }
+
+    #[tokio::test]
+    async fn next_message_releases_a_large_row() {
+        let (socket, mut server) = tokio::io::duplex(64 << 10);
+        let mut wire = Wire::new(Box::new(socket), crate::pg::memory());
+        let messages = [large_row().as_slice(), b"Z\0\0\0\x05I"].concat();
+        let sent = tokio::spawn(async move { server.write_all(&messages).await.map(|()| server) });
+        let Ok(Message::DataRow(row)) = wire.next().await else { panic!("not a row") };
+        drop(row);
+        let _server = sent.await.unwrap().unwrap();
+        assert!(matches!(wire.next().await, Ok(Message::ReadyForQuery(_))));
+        assert!(wire.row.is_none() && wire.received.capacity() < SMALL_BYTES, "{}", wire.received.capacity());
+    }
+
     #[tokio::test]
     async fn idle_connection_holds_no_large_buffer() {
         let (socket, mut server) = tokio::io::duplex(64 << 10);
         let mut wire = Wire::new(Box::new(socket), crate::pg::memory());
-        // A row with one large value.
-        let value = vec![b'x'; 4 << 20];
-        let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
-        let row = [b"D".as_slice(), &length(10 + value.len()), &[0, 1], &length(value.len()), &value].concat();
+        let row = large_row();
         let sent = tokio::spawn(async move { server.write_all(&row).await.map(|()| server) });
         let Ok(Message::DataRow(row)) = wire.next().await else { panic!("not a row") };
         drop(row);
