@@ -44,3 +44,6 @@ pub use fleet::Unavailable;
 pub use process::RequestGuard;
 pub use version::{Rejection, VersionCode, Worker};
 pub use workers::Workers;
+
+/// The size of the buffers of HTTP connections of and to workers, which limits the heads of requests and responses.
+pub const MAX_HEAD_BYTES: usize = 64 << 10;

@@ -12,7 +12,7 @@ use futures_util::stream::{self, Stream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http1::handshake;
+use hyper::client::conn::http1::Builder;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use protocol::{DeliveryResult, MailDelivery};
@@ -25,7 +25,7 @@ use super::header;
 use crate::client::Core;
 use crate::routes::Routes;
 use crate::text::one_line;
-use crate::worker::{Rejection, RequestGuard, Unavailable};
+use crate::worker::{MAX_HEAD_BYTES, Rejection, RequestGuard, Unavailable};
 
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// The longest text in a result. The log of mail shows it in one line.
@@ -114,7 +114,8 @@ impl Handlers {
         let body = self.body(mail).await.map_err(Failure::Download)?;
         let request = Request::post("/").header("host", "email").body(StreamBody::new(body.map_ok(Frame::data)));
         let request = request.map_err(|error| Failure::Stopped(error.into()))?;
-        let (mut sender, connection) = handshake(TokioIo::new(socket)).await.map_err(stopped)?;
+        let connected = Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(socket)).await;
+        let (mut sender, connection) = connected.map_err(stopped)?;
         // When this function returns, the set is dropped. This closes the connection and ends the worker's call.
         let mut connections = JoinSet::new();
         connections.spawn(connection);

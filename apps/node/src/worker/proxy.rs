@@ -16,7 +16,7 @@ use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, rt};
 use futures_util::stream::{self, Stream};
 use hyper::body::{Body, Frame, Incoming};
-use hyper::client::conn::http1::handshake;
+use hyper::client::conn::http1::Builder;
 use hyper::header::HeaderValue;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 use super::fleet::Unavailable;
 use super::process::RequestGuard;
 use super::version::{Rejection, VisitorGuard, Worker};
-use super::{headers, upgrade};
+use super::{MAX_HEAD_BYTES, headers, upgrade};
 use crate::auth::WorkerSession;
 use crate::origin::Origin;
 use crate::page::{page, with_retry_after};
@@ -130,7 +130,7 @@ fn has_body(request: &HttpRequest) -> bool {
 /// requests.
 async fn send(outgoing: Request<Outgoing>, guard: &RequestGuard) -> anyhow::Result<Response<Incoming>> {
     let stream = guard.connect().await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    let (mut sender, connection) = Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await?;
     rt::spawn(connection.with_upgrades());
     Ok(sender.send_request(outgoing).await?)
 }

@@ -26,10 +26,10 @@ use super::dialer::Dialer;
 use super::refusal::{Body, Refusal};
 use super::upstream::{Origin, Upstream};
 use crate::duplex::Duplex;
+use crate::worker::MAX_HEAD_BYTES;
 
 /// The timeout of a request head, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Headers that concern one connection only (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 8] = [

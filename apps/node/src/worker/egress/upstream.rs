@@ -1,7 +1,7 @@
 //! Connections to origins.
 
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::task::JoinSet;
@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::dialer::Dialer;
 use super::refusal::Refusal;
 use crate::duplex::Duplex;
+use crate::worker::MAX_HEAD_BYTES;
 
 /// A scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,8 @@ impl Upstream {
         } else {
             Box::new(dialer.connect(&origin.host, origin.port).await?)
         };
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|_| Refusal::Lost)?;
+        let connected = Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = connected.map_err(|_| Refusal::Lost)?;
         let mut driver = JoinSet::new();
         driver.spawn(async {
             // The sender receives the error.

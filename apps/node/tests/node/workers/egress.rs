@@ -224,6 +224,16 @@ async fn certificate_of_an_https_origin_is_verified() {
     node.wait().unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn response_with_a_long_head_is_refused() {
+    let Some((rig, _names)) = rig().await else { return };
+    for (bytes, expected) in [(32 << 10, ("200", "")), (256 << 10, ("502", "svc-node; error=connection_terminated"))] {
+        let (port, _) = origin(Ipv4Addr::LOCALHOST, format!("200 OK\r\nX-Long: {}", "x".repeat(bytes)));
+        let seen = fetched(&rig, &format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!(outcome(&seen), expected, "{bytes}");
+    }
+}
+
 async fn https_origin(certificate: &Certificate) -> SocketAddr {
     let (listener, acceptor) =
         (tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), certificate.acceptor().clone());

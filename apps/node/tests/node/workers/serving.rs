@@ -141,6 +141,23 @@ async fn code_of_a_protected_site_cannot_use_shared_caches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn response_with_a_long_head_is_refused() {
+    const CODE: &str = r#"
+        export default {
+          fetch({ url }) {
+            return new Response("inside", { headers: { "x-long": "x".repeat(new URL(url).searchParams.get("bytes")) } });
+          },
+        };
+    "#;
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(CODE).await;
+    for (bytes, status) in [(60 << 10, 200), (256 << 10, 502), (60 << 10, 200)] {
+        let seen = rig.node.visitor.get(HOST, &format!("/?bytes={bytes}")).await;
+        assert_eq!(seen.status, status, "{bytes}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn responses_have_one_length_and_head_has_no_body() {
     let Some(rig) = echo().await else { return };
     let raw = async |method: &str, path: &str| {
