@@ -52,11 +52,16 @@ impl Journal {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// Returns the calls of the previous process. A malformed file is skipped, and renamed for the operator.
+    /// Returns the calls of the previous process, and removes its unfinished writes. A malformed file is skipped, and
+    /// renamed for the operator.
     pub fn read(&self) -> anyhow::Result<Vec<(Uuid, CallState)>> {
         let mut calls = Vec::new();
         for entry in std::fs::read_dir(&self.dir).context("cannot list the journal of AI calls")? {
             let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "tmp") {
+                std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+                continue;
+            }
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some(id) = name.strip_suffix(".json").and_then(|id| id.parse().ok()) else { continue };
             let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -75,8 +80,13 @@ impl Journal {
     pub async fn write(&self, id: Uuid, state: CallState) -> io::Result<()> {
         let (path, temporary) = (self.path(id, "json"), self.path(id, "tmp"));
         blocking(move || {
-            std::fs::write(&temporary, serde_json::to_vec(&state)?)?;
-            std::fs::rename(temporary, path)
+            let text = serde_json::to_vec(&state)?;
+            let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path));
+            if written.is_err() {
+                // If the file stays, the next process removes it.
+                let _ = std::fs::remove_file(temporary);
+            }
+            written
         })
         .await
     }
@@ -100,4 +110,21 @@ impl Journal {
 
 async fn blocking(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn failed_write_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, id) = (Journal::open(dir.path()).unwrap(), Uuid::from_u128(1));
+        // A folder with the name of the file prevents the rename.
+        let folder = journal.path(id, "json");
+        std::fs::create_dir(&folder).unwrap();
+        journal.write(id, CallState::Asked).await.unwrap_err();
+        let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(entries, [folder]);
+    }
 }

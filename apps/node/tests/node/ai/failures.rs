@@ -257,6 +257,7 @@ async fn killed_node_settles_its_calls_after_its_next_start() {
         tokio::spawn(rig.visitor().request(Method::POST, HOST, "/chat").body(streamed("x").to_string()).send());
     until("the third call", || rig.upstream.calls().len() == 3).await;
     rig.node.kill();
+    std::fs::write(rig.dir.path().join("ai/unfinished.tmp"), "").unwrap();
     rig.upstream.inject(None);
     assert!(waiting.await.unwrap().is_err());
     assert_eq!(rig.core.settled_ai_calls(), []);
