@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 use protocol::AiUsage;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 /// The number of bytes per token in an estimate.
 const BYTES_PER_TOKEN: usize = 4;
@@ -19,9 +18,8 @@ pub fn tokens_of(bytes: usize) -> u32 {
 
 /// Returns the usage that the upstream reports, or `None` if it is not plausible. A usage is plausible if both numbers
 /// are integers of at most the model's context, the input is not 0, and the output is not 0 if the response has output.
-pub fn reported(usage: &Value, context_tokens: u32, output_bytes: usize) -> Option<AiUsage> {
-    let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).and_then(|tokens| u32::try_from(tokens).ok());
-    let (input_tokens, output_tokens) = (tokens("prompt_tokens")?, tokens("completion_tokens")?);
+pub fn reported(usage: Usage, context_tokens: u32, output_bytes: usize) -> Option<AiUsage> {
+    let (input_tokens, output_tokens) = (usage.input.0?, usage.output.0?);
     let is_plausible = (1..=context_tokens).contains(&input_tokens)
         && output_tokens <= context_tokens
         && (output_tokens > 0 || output_bytes == 0);
@@ -33,15 +31,27 @@ pub fn estimate(input_tokens: u32, output_bytes: usize, context_tokens: u32) -> 
     AiUsage { input_tokens, output_tokens: tokens_of(output_bytes).min(context_tokens), estimated: true }
 }
 
-/// The part of a response, or of an event of a stream, that determines its usage. It contains the lengths of the texts,
-/// not the texts. Parsing needs memory for one text, because serde_json copies a text with escapes.
+/// The part of a response, or of an event of a stream, that determines its usage. It contains the total lengths of the
+/// texts, but no texts and no lists. Parsing needs memory for one text, because serde_json copies a text with escapes.
 ///
 /// Only the choices must have the expected shape. The upstream charges for the call in any case, so other members of
 /// unexpected shapes and repeated members do not fail the call.
 pub struct Metered {
-    choices: Vec<Choice>,
-    pub usage: Option<Value>,
+    /// The sums of all choices; `None` if there are no choices.
+    choices: Option<Choice>,
+    pub usage: Option<Usage>,
 }
+
+/// The usage that the upstream reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    input: Tokens,
+    output: Tokens,
+}
+
+/// A number of tokens; `None` for any other value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tokens(Option<u32>);
 
 #[derive(Default)]
 struct Choice {
@@ -75,17 +85,17 @@ enum Texts {
 impl Metered {
     /// Returns whether there are no choices.
     pub fn is_empty(&self) -> bool {
-        self.choices.is_empty()
+        self.choices.is_none()
     }
 
     /// Returns the number of bytes of the output in a response that is not a stream.
     pub fn message_bytes(&self) -> usize {
-        self.choices.iter().map(|choice| choice.message).sum()
+        self.choices.as_ref().map_or(0, |choices| choices.message)
     }
 
     /// Returns the number of bytes of the output in an event of a stream.
     pub fn delta_bytes(&self) -> usize {
-        self.choices.iter().map(|choice| choice.delta).sum()
+        self.choices.as_ref().map_or(0, |choices| choices.delta)
     }
 }
 
@@ -129,7 +139,7 @@ impl<'de> Visitor<'de> for MeteredVisitor {
         let (mut choices, mut usage) = (None, None);
         while let Some(name) = members.next_key::<Cow<'_, str>>()? {
             match &*name {
-                "choices" => choices = Some(members.next_value()?),
+                "choices" => choices = Some(members.next_value_seed(SumOfChoices)?),
                 "usage" => usage = members.next_value()?,
                 _ => {
                     members.next_value::<IgnoredAny>()?;
@@ -140,9 +150,67 @@ impl<'de> Visitor<'de> for MeteredVisitor {
     }
 }
 
+/// Adds up the choices.
+struct SumOfChoices;
+
+impl<'de> DeserializeSeed<'de> for SumOfChoices {
+    type Value = Option<Choice>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SumOfChoices {
+    type Value = Option<Choice>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("choices")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut sum: Option<Choice> = None;
+        while let Some(Choice { message, delta }) = items.next_element_seed(MembersOf::<Choice>::new())? {
+            let sum = sum.get_or_insert_default();
+            sum.message += message;
+            sum.delta += delta;
+        }
+        Ok(sum)
+    }
+}
+
 /// An object that is read member by member. Any other value counts as an empty object.
 trait Members: Default {
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error>;
+
+    /// Returns the value of a number instead of an object.
+    fn of_number(_: u64) -> Self {
+        Self::default()
+    }
+}
+
+impl Members for Usage {
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error> {
+        match name {
+            "prompt_tokens" => self.input = members.next_value_seed(MembersOf::<Tokens>::new())?,
+            "completion_tokens" => self.output = members.next_value_seed(MembersOf::<Tokens>::new())?,
+            _ => {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Members for Tokens {
+    fn read<'de, A: MapAccess<'de>>(&mut self, _: &str, members: &mut A) -> Result<(), A::Error> {
+        members.next_value::<IgnoredAny>()?;
+        Ok(())
+    }
+
+    fn of_number(number: u64) -> Self {
+        Self(u32::try_from(number).ok())
+    }
 }
 
 impl Members for Choice {
@@ -175,7 +243,7 @@ impl Members for Message {
     }
 }
 
-impl<'de> Deserialize<'de> for Choice {
+impl<'de> Deserialize<'de> for Usage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         MembersOf::<Self>::new().deserialize(deserializer)
     }
@@ -230,7 +298,11 @@ impl<'de, T: Members> Visitor<'de> for MembersOf<T> {
         Ok(T::default())
     }
 
-    visit_others!(visit_str: &str, visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+    fn visit_u64<E>(self, number: u64) -> Result<T, E> {
+        Ok(T::of_number(number))
+    }
+
+    visit_others!(visit_str: &str, visit_bool: bool, visit_i64: i64, visit_f64: f64);
 }
 
 impl<'de> DeserializeSeed<'de> for Texts {
@@ -278,7 +350,7 @@ impl<'de> Visitor<'de> for Texts {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::ai::content::check_messages;
@@ -286,7 +358,10 @@ mod tests {
     #[test]
     fn implausible_usage_is_not_accepted() {
         let usage = |input: Value, output: Value| json!({ "prompt_tokens": input, "completion_tokens": output });
-        let accepted = |usage: &Value, bytes| reported(usage, 100, bytes).map(|it| (it.input_tokens, it.output_tokens));
+        let accepted = |usage: &Value, bytes| {
+            let usage = serde_json::from_value(usage.clone()).unwrap();
+            reported(usage, 100, bytes).map(|it| (it.input_tokens, it.output_tokens))
+        };
         assert_eq!(accepted(&usage(json!(100), json!(7)), 9), Some((100, 7)));
         assert_eq!(accepted(&usage(json!(1), json!(0)), 0), Some((1, 0)));
         for (input, output) in [
@@ -298,6 +373,7 @@ mod tests {
             (json!(1.0), json!(1)),
             (json!("1"), json!(1)),
             (json!(null), json!(1)),
+            (json!([1]), json!({ "tokens": 1 })),
             (json!(5_000_000_000_u64), json!(1)),
         ] {
             assert_eq!(accepted(&usage(input.clone(), output.clone()), 9), None, "{input} {output}");
@@ -385,7 +461,7 @@ mod tests {
         let repeated =
             r#"{"choices":[{"delta":{"content":"a","content":"b"},"index":0,"index":0}],"usage":null,"usage":{}}"#;
         let repeated: Metered = serde_json::from_str(repeated).unwrap();
-        assert_eq!((repeated.delta_bytes(), repeated.usage), (2, Some(json!({}))));
+        assert_eq!((repeated.delta_bytes(), repeated.usage), (2, Some(Usage::default())));
         let escaped: Metered = serde_json::from_str(r#"{"choices":[{"message":{"content":"\n\u00fc"}}]}"#).unwrap();
         assert_eq!(escaped.message_bytes(), 3);
         for other in

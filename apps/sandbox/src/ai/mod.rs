@@ -61,6 +61,8 @@ pub enum AiFault {
     Pause(usize),
     /// Sends a byte at a time.
     Trickle,
+    /// Responds with 200 and lists of this many numbers as the choices and as the usage, without events.
+    LongLists(usize),
     /// Responds with an answer of this size in bytes.
     LongAnswer(usize),
     /// Reports no usage.
@@ -167,6 +169,12 @@ impl Ai {
                     false => ("application/json", "{\"ok\":true}"),
                 };
                 Some(Response::new(200, content_type, text))
+            }
+            Some(AiFault::LongLists(count)) => {
+                self.set_outcome(index, "long lists");
+                let list = vec!["0"; count].join(",");
+                let completion = format!(r#"{{"choices":[{list}],"usage":[{list}]}}"#);
+                Some(Response::new(200, "application/json", completion))
             }
             Some(AiFault::Redirect) => {
                 self.set_outcome(index, "redirect");

@@ -191,7 +191,7 @@ impl StreamCall {
         self.has_choices = true;
         self.call.set_output_bytes(self.call.output_bytes + part.delta_bytes());
         let is_hidden = part.is_empty() && part.usage.is_some() && !self.includes_usage;
-        if let Some(usage) = &part.usage {
+        if let Some(usage) = part.usage {
             self.usage = reported(usage, self.call.tokens.context, self.call.output_bytes);
         }
         Ok(Event { is_hidden, ..Event::new(bytes) })

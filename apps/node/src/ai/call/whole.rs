@@ -97,7 +97,7 @@ impl Call {
         let completion: Metered =
             serde_json::from_slice(&body).map_err(|_| Failure::failed("a response that is not a completion"))?;
         self.set_output_bytes(completion.message_bytes());
-        let usage = completion.usage.and_then(|usage| reported(&usage, self.tokens.context, self.output_bytes));
+        let usage = completion.usage.and_then(|usage| reported(usage, self.tokens.context, self.output_bytes));
         reserved.shrink(body.capacity());
         Ok((body.freeze(), reserved, usage.unwrap_or_else(|| self.estimate())))
     }

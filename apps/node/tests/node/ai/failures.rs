@@ -135,6 +135,20 @@ async fn unread_responses_use_a_limited_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lists_in_a_response_use_little_memory() {
+    let Some(rig) = Rig::start().await else { return };
+    assert_eq!(rig.post_whole("/fetch", &question("x")).await.status, 200);
+    let before = rig.memory("VmRSS");
+    rig.reset_peak();
+    // The response has 12 MiB.
+    rig.upstream.inject(Some(AiFault::LongLists(3 << 20)));
+    assert_eq!(rig.post_whole("/fetch", &question("x")).await.status, 200);
+    let peak = rig.memory("VmHWM");
+    assert!(peak < before + (64 << 20), "from {before} to {peak} bytes");
+    assert!(rig.usage(2).await.unwrap().estimated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn call_that_times_out_is_charged_for_its_expected_output() {
     let change = |config: &mut AiConfig| config.max_duration = Duration::from_secs(1);
     let Some(rig) = TimeoutRig::start(change).await else { return };
