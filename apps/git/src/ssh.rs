@@ -16,7 +16,7 @@ use futures_util::FutureExt as _;
 use russh::keys::HashAlg;
 use russh::keys::ssh_key::Algorithm;
 use russh::server::{Auth, Config, Handler, Msg, Session, VerifiedPublicKey, run_stream};
-use russh::{Channel, ChannelId, Disconnect, MethodKind, MethodSet, Preferred};
+use russh::{Channel, ChannelId, Disconnect, MethodKind, MethodSet, Preferred, Pty, Sig};
 use semaphores::KeyedSemaphores;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -42,11 +42,17 @@ const GRACE: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection without any data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// The maximum number of open channels per connection.
-const MAX_CHANNELS: usize = 16;
+/// The maximum number of open channels per connection. `MaxSessions` of OpenSSH has the same default.
+const MAX_CHANNELS: usize = 10;
 /// The maximum number of channels that a client can open on one connection. If the server closes a channel first, russh
 /// keeps a part of it in memory until the connection ends.
 const MAX_OPENED_CHANNELS: usize = 256;
+
+/// The maximum size of a packet of data, or of the text in another message of a channel.
+const MAX_PACKET_BYTES: u32 = 32 * 1024;
+/// The maximum number of messages of a channel that are kept until they are read: packets of data and, before the
+/// command, environment variables, of which clients send about a dozen. Further messages block the connection.
+const MAX_UNREAD_MESSAGES: usize = 32;
 
 /// Serves git clients over SSH.
 pub struct SshServer {
@@ -115,6 +121,8 @@ impl SshServer {
             preferred: Preferred { key: algorithms, ..Preferred::DEFAULT },
             inactivity_timeout: Some(IDLE_TIMEOUT),
             keepalive_interval: Some(Duration::from_secs(60)),
+            maximum_packet_size: MAX_PACKET_BYTES,
+            channel_buffer_size: MAX_UNREAD_MESSAGES,
             nodelay: true,
             ..Config::default()
         };
@@ -259,6 +267,7 @@ impl Handler for Connection {
         value: &str,
         session: &mut Session,
     ) -> Result<(), Self::Error> {
+        check_size(name.len() + value.len())?;
         match self.channels.get_mut(&id).filter(|_| name == "GIT_PROTOCOL") {
             Some(channel) => {
                 channel.protocol = Some(value.to_owned());
@@ -270,6 +279,7 @@ impl Handler for Connection {
     }
 
     async fn exec_request(&mut self, id: ChannelId, command: &[u8], session: &mut Session) -> Result<(), Self::Error> {
+        check_size(command.len())?;
         let open = self.channels.remove(&id).and_then(|open| Some((open.take()?, open.protocol)));
         let (Some((CountedChannel { channel, count }, protocol)), Some(fingerprint)) = (open, self.fingerprint.clone())
         else {
@@ -321,8 +331,53 @@ impl Handler for Connection {
         Ok(())
     }
 
-    async fn subsystem_request(&mut self, id: ChannelId, _: &str, session: &mut Session) -> Result<(), Self::Error> {
+    async fn data(&mut self, id: ChannelId, data: &[u8], _: &mut Session) -> Result<(), Self::Error> {
+        if self.channels.contains_key(&id) {
+            return Err(russh::Error::Inconsistent);
+        }
+        check_size(data.len())
+    }
+
+    async fn extended_data(&mut self, _: ChannelId, _: u32, _: &[u8], _: &mut Session) -> Result<(), Self::Error> {
+        Err(russh::Error::Inconsistent)
+    }
+
+    async fn subsystem_request(&mut self, id: ChannelId, name: &str, session: &mut Session) -> Result<(), Self::Error> {
+        check_size(name.len())?;
         session.channel_failure(id)
+    }
+
+    async fn pty_request(
+        &mut self,
+        _: ChannelId,
+        terminal: &str,
+        _: u32,
+        _: u32,
+        _: u32,
+        _: u32,
+        _: &[(Pty, u32)],
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        check_size(terminal.len())
+    }
+
+    async fn x11_request(
+        &mut self,
+        _: ChannelId,
+        _: bool,
+        protocol: &str,
+        cookie: &str,
+        _: u32,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        check_size(protocol.len() + cookie.len())
+    }
+
+    async fn signal(&mut self, _: ChannelId, signal: Sig, _: &mut Session) -> Result<(), Self::Error> {
+        match signal {
+            Sig::Custom(name) => check_size(name.len()),
+            _ => Ok(()),
+        }
     }
 
     async fn channel_close(&mut self, id: ChannelId, _: &mut Session) -> Result<(), Self::Error> {
@@ -335,4 +390,13 @@ impl OpenChannel {
     fn take(&self) -> Option<CountedChannel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// Returns an error, which ends the connection, if a message of a channel is too large. russh keeps messages of any size
+/// until they are read.
+fn check_size(bytes: usize) -> Result<(), russh::Error> {
+    if bytes > MAX_PACKET_BYTES as usize {
+        return Err(russh::Error::Inconsistent);
+    }
+    Ok(())
 }

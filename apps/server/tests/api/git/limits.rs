@@ -26,7 +26,7 @@ const MAX_PROGRAMS: usize = 8;
 /// The maximum number of SSH connections of an address that have not authenticated.
 const MAX_LOGINS: usize = 16;
 /// The maximum number of channels that an SSH connection has at the same time.
-const MAX_CHANNELS: usize = 16;
+const MAX_CHANNELS: usize = 10;
 /// The maximum number of channels that a client opens on one SSH connection.
 const MAX_OPENED_CHANNELS: usize = 256;
 
@@ -254,6 +254,24 @@ async fn channels_of_an_ssh_connection_are_limited() {
     assert!(client.channel_open_session().await.is_err());
     let other = ssh_client(&kit, 1 << 20).await;
     assert!(other.channel_open_session().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssh_connection_with_data_for_no_command_ends() {
+    let kit = Kit::start().await;
+    kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
+    for kind in ["data", "extended data", "variable"] {
+        let client = ssh_client(&kit, 1 << 20).await;
+        let channel = client.channel_open_session().await.unwrap();
+        match kind {
+            "data" => channel.data(&b"data"[..]).await.unwrap(),
+            "extended data" => channel.extended_data(1, &b"data"[..]).await.unwrap(),
+            _ => channel.set_env(false, "NAME", "x".repeat(40_000)).await.unwrap(),
+        }
+        // An unused connection ends after a minute.
+        let ended = eventually(kind, async || client.is_closed().then_some(()));
+        tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
+    }
 }
 
 /// Sends the first request of a fetch. Returns its status, and whether the response states when to retry.
