@@ -12,9 +12,10 @@ use store::{Connection, Error};
 use uuid::Uuid;
 
 use super::purchase_saga::{done, inconclusive, no_registrar, retry};
+use super::sync::YEAR_SECONDS;
 use super::{Domains, MIN_ORDER_TIME, MIN_YEAR_SECONDS, Result};
 use crate::error::DomainError;
-use crate::model::{ChargeState, Domain, DomainRenewal, DomainState};
+use crate::model::{ChargeState, Domain, DomainRenewal};
 use crate::ports::{Registrar, RegistrarError, RenewalOrder};
 use crate::repository::{ChargeRecord, ChargeRepository as _, DomainRecord, DomainRepository as _};
 
@@ -88,8 +89,9 @@ impl Domains {
     ///
     /// The platform pays the registrar first. So that an organization cannot renew at the platform's expense, it has at
     /// most one requested renewal that is in progress or unpaid: a new one first completes and charges the earlier
-    /// renewals of any of its domains, and renewals of this domain by the registrar that are not billed yet. It also
-    /// requires a saved payment method.
+    /// renewals of any of its domains, and renewals of this domain by the registrar that are not billed yet. Renewals
+    /// by the registrar that only the new renewal finds are charged together with it. It also requires a saved payment
+    /// method.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RenewalInProgress`],
@@ -321,18 +323,28 @@ impl SagaHandler for RenewalSaga {
         step: &str,
         response: &Value,
     ) -> store::Result<Option<Event>> {
-        if step != RENEW {
+        let input: RenewalInput = saga.input()?;
+        let domain = tx.domain_lock_by_id(input.domain).await?;
+        let before = domain.ok_or_else(|| Error::inconsistent("the renewal has no domain"))?;
+        if step == PRICE {
+            // The daily reading may not have found an automatic renewal yet. Afterwards it cannot, because RENEW stores
+            // the expiry after both renewals.
+            let price = PriceResponse::deserialize(response).map_err(Error::inconsistent)?;
+            let after = self.0.with_expiry(&before, price.expires_at, Some(price.renewal_cents));
+            self.0.store_reading(tx, &before, &after, None).await?;
             return Ok(None);
         }
-        let (input, price) = (saga.input::<RenewalInput>()?, price_of(saga)?);
+        let price = price_of(saga)?;
         let RenewResponse { expires_at } = RenewResponse::deserialize(response).map_err(Error::inconsistent)?;
-        let domain = tx.domain_lock_by_id(input.domain).await?;
-        let domain = domain.ok_or_else(|| Error::inconsistent("the renewal has no domain"))?;
-        let state = if expires_at > self.0.now() { DomainState::Active } else { DomainState::Expired };
-        let renewed =
-            DomainRecord { state, expires_at: Some(expires_at), renewal_cents: Some(price.renewal_cents), ..domain };
+        // Years that were not requested are an automatic renewal after the step PRICE.
+        let automatic = expires_at.plus_seconds(-YEAR_SECONDS * i64::from(input.years));
+        let automatic = self.0.with_expiry(&before, automatic, Some(price.renewal_cents));
+        self.0.record_renewal(tx, &before, &automatic, true).await?;
+        let renewed = self.0.with_expiry(&before, expires_at, Some(price.renewal_cents));
         self.0.update_locked(tx, &renewed).await?;
         self.0.record_renewal_charge(tx, saga.id, &renewed, price.total_cents, ChargeState::Pending).await?;
+        // The renewal orders the automatic one that PRICE found. The organization has paid the earlier ones.
+        self.0.charge_unbilled_renewals(tx, input.domain).await?;
         let data = json!({
             "domain": input.name, "years": input.years, "priceCents": price.total_cents, "expiresAt": expires_at,
         });

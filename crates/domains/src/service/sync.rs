@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use kernel::audit::{Actor, Event};
-use kernel::{DomainId, OrgId, Time};
+use kernel::{DomainId, OrgId, Time, UserId};
 use opentelemetry::metrics::Counter;
 use serde_json::{Map, Value, json};
 use store::Connection;
@@ -26,7 +26,7 @@ const MAX_FAILURES: usize = 3;
 /// The delay before a failed read is repeated, in seconds.
 pub(super) const RETRY_SECONDS: i64 = 15 * 60;
 
-const YEAR_SECONDS: i64 = 365 * 24 * 3600;
+pub(super) const YEAR_SECONDS: i64 = 365 * 24 * 3600;
 
 static UNBILLED: LazyLock<Counter<u64>> = LazyLock::new(|| {
     opentelemetry::global::meter("svc")
@@ -125,14 +125,8 @@ impl Domains {
                     return Ok(before);
                 }
                 let after = self.with_reading(&before, reading);
-                let changes = changes(&before, &after);
-                cancel_unbilled_renewals(tx, &after).await?;
-                if !changes.is_empty() {
-                    let event = Event::in_org("domain.sync", before.org, before.id, Value::Object(changes));
-                    self.append_history(tx, before.id, &event, actor.and_then(|actor| actor.user)).await?;
-                    self.record_renewal(tx, &before, &after).await?;
-                }
-                self.update_locked(tx, &after).await.map_err(|error| or_taken(error, &after.name))?;
+                let stored = self.store_reading(tx, &before, &after, actor.and_then(|actor| actor.user)).await;
+                stored.map_err(|error| or_taken(error, &after.name))?;
                 if let Some(actor) = actor {
                     self.store.authorize(tx, actor).await?;
                 }
@@ -155,24 +149,57 @@ impl Domains {
         let transferable_at = reading.transferable_at();
         let RegisteredDomain { registered_at, expires_at, locked, nameservers, renewal_cents, .. } = reading;
         DomainRecord {
-            state: if expires_at > now { DomainState::Active } else { DomainState::Expired },
             registered_at: Some(registered_at),
-            expires_at: Some(expires_at),
             locked: Some(locked),
             transferable_at: Some(transferable_at),
-            renewal_cents: renewal_cents.or(before.renewal_cents),
             nameservers,
             next_sync_at: Some(self.next_sync_at(now)),
+            ..self.with_expiry(before, expires_at, renewal_cents)
+        }
+    }
+
+    /// Returns the domain with another expiry, and another renewal price if the registrar states one.
+    pub(super) fn with_expiry(
+        &self,
+        before: &DomainRecord,
+        expires_at: Time,
+        renewal_cents: Option<i64>,
+    ) -> DomainRecord {
+        DomainRecord {
+            state: if expires_at > self.now() { DomainState::Active } else { DomainState::Expired },
+            expires_at: Some(expires_at),
+            renewal_cents: renewal_cents.or(before.renewal_cents),
             ..before.clone()
         }
     }
 
-    /// Records a renewal that the registrar made automatically, and charges it if the organization ordered it.
-    async fn record_renewal(
+    /// Stores the state that the registrar returned for a domain, whose row is locked. Records the changes, and the
+    /// renewals that the registrar made or no longer has. `reader` is the user who requested the reading.
+    pub(super) async fn store_reading(
         &self,
         tx: &mut Connection,
         before: &DomainRecord,
         after: &DomainRecord,
+        reader: Option<UserId>,
+    ) -> store::Result<()> {
+        let changes = changes(before, after);
+        cancel_unbilled_renewals(tx, after).await?;
+        if !changes.is_empty() {
+            let event = Event::in_org("domain.sync", before.org, before.id, Value::Object(changes));
+            self.append_history(tx, before.id, &event, reader).await?;
+            self.record_renewal(tx, before, after, false).await?;
+        }
+        self.update_locked(tx, after).await
+    }
+
+    /// Records a renewal that the registrar made automatically, and charges it if the organization ordered it: with
+    /// auto-renewal, or with the completed renewal that found it (`is_requested`).
+    pub(super) async fn record_renewal(
+        &self,
+        tx: &mut Connection,
+        before: &DomainRecord,
+        after: &DomainRecord,
+        is_requested: bool,
     ) -> store::Result<()> {
         let (Some(old), Some(new)) = (before.expires_at, after.expires_at) else { return Ok(()) };
         let gained = new.unix_seconds() - old.unix_seconds();
@@ -180,7 +207,7 @@ impl Domains {
             return Ok(());
         }
         let years = (gained + YEAR_SECONDS / 2) / YEAR_SECONDS;
-        let is_ordered = after.auto_renew || was_disabled_after(tx, after.id, old).await?;
+        let is_ordered = is_requested || after.auto_renew || was_disabled_after(tx, after.id, old).await?;
         let state = if is_ordered { ChargeState::Pending } else { ChargeState::Unbilled };
         let cents = after.renewal_cents.and_then(|cents| cents.checked_mul(years));
         if let Some(cents) = cents {

@@ -1,6 +1,6 @@
 //! Renewals that the registrar makes automatically, and their charges.
 
-use domains::{ChargeRepository as _, DomainError, DomainRenewal};
+use domains::{ChargeRepository as _, DomainError, DomainRenewal, RegistrarError};
 
 use crate::kit::{Kit, LATER, actor};
 use crate::providers::{Fault, RENEWAL, When, YEAR};
@@ -21,13 +21,20 @@ impl Kit {
         self.domains.set_auto_renew(&actor(), self.org, NAME, change).await.unwrap();
     }
 
+    /// The registrar changes the expiry.
+    fn move_expiry_at_registrar(&self, seconds: i64) {
+        let mut state = self.world.state();
+        let domain = state.domain(NAME);
+        domain.expires_at = domain.expires_at.plus_seconds(seconds);
+    }
+
     /// The registrar changes the expiry, and the daily read finds it.
     async fn move_expiry(&self, seconds: i64) {
-        {
-            let mut state = self.world.state();
-            let domain = state.domain(NAME);
-            domain.expires_at = domain.expires_at.plus_seconds(seconds);
-        }
+        self.move_expiry_at_registrar(seconds);
+        self.read_daily().await;
+    }
+
+    async fn read_daily(&self) {
         self.advance(26 * 3600);
         self.domains.sync_due().await.unwrap();
         self.deliver().await;
@@ -35,11 +42,7 @@ impl Kit {
 
     /// The operator cancels a renewal at the registrar, and a read finds it.
     async fn cancel_renewal(&self) {
-        {
-            let mut state = self.world.state();
-            let domain = state.domain(NAME);
-            domain.expires_at = domain.expires_at.plus_seconds(-YEAR);
-        }
+        self.move_expiry_at_registrar(-YEAR);
         self.domains.sync(&actor(), self.org, NAME).await.unwrap();
     }
 
@@ -56,16 +59,8 @@ async fn renewal_by_the_registrar_is_charged_if_it_is_wanted() {
     for (enabled, charged) in [(true, 2), (false, 2)] {
         let change = domains::DomainAutoRenew { enabled };
         kit.domains.set_auto_renew(&actor(), kit.org, NAME, change).await.unwrap();
-        {
-            let mut state = kit.world.state();
-            let domain = state.domain(NAME);
-            domain.expires_at = domain.expires_at.plus_seconds(YEAR);
-        }
-        for _ in 0..2 {
-            kit.advance(26 * 3600);
-            kit.domains.sync_due().await.unwrap();
-        }
-        kit.deliver().await;
+        kit.move_expiry(YEAR).await;
+        kit.read_daily().await;
         assert_eq!(kit.world.charges(kit.org), (charged, 0), "{enabled}");
     }
     assert_eq!(kit.world.state().orders[1].cents, RENEWAL);
@@ -205,4 +200,49 @@ async fn auto_renewal_at_the_expiry_decides_about_the_charge() {
     }
     kit.move_expiry(YEAR).await;
     assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (0, (2, 0)));
+}
+
+/// A request renews the domain before the daily read finds the renewal by the registrar.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_charges_the_renewal_by_the_registrar_that_it_finds() {
+    for (enabled, is_during_request) in [(true, false), (true, true), (false, false), (false, true)] {
+        let kit = Kit::start().await;
+        let before = kit.bought(NAME).await.expires_at.unwrap();
+        kit.set_auto_renew(enabled).await;
+        let renewed = if is_during_request {
+            kit.world.fault(NAME, "renew", When::Before, Fault::Pause);
+            let renew_automatically = async { kit.move_expiry_at_registrar(YEAR) };
+            tokio::join!(kit.renew(2), kit.world.during_pause(renew_automatically)).0
+        } else {
+            kit.move_expiry_at_registrar(YEAR);
+            kit.renew(2).await
+        };
+        assert_eq!(renewed.unwrap(), before.plus_seconds(3 * YEAR), "{enabled} {is_during_request}");
+        kit.deliver().await;
+        kit.read_daily().await;
+        // The purchase, the renewal by the registrar, and the renewal of the request.
+        assert_eq!(kit.world.charges(kit.org), (3, 0), "{enabled} {is_during_request}");
+        let cents: i64 = kit.world.state().orders.iter().skip(1).map(|order| order.cents).sum();
+        assert_eq!(cents, 3 * RENEWAL, "{enabled} {is_during_request}");
+        let renewals = kit.events().await.into_iter().filter(|event| event == "domain.renew").count();
+        assert_eq!((kit.renewals(), renewals), (1, 2), "{enabled} {is_during_request}");
+        // Without auto-renewal, a renewal that is found before the request succeeds is recorded as not charged.
+        let history = kit.domains.get(kit.org, NAME).await.unwrap().history;
+        let automatic = history.iter().find(|change| change.data["automatic"] == true).unwrap();
+        let is_charged = automatic.data["priceCents"] == RENEWAL;
+        assert_eq!(is_charged, enabled || is_during_request, "{enabled} {is_during_request}");
+    }
+}
+
+/// Only a renewal that succeeds orders the renewal by the registrar that it finds.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_renewal_leaves_the_renewal_that_it_finds_unbilled() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.set_auto_renew(false).await;
+    kit.move_expiry_at_registrar(YEAR);
+    kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::Rejected("status 422".to_owned()));
+    assert!(matches!(kit.renew(10).await, Err(DomainError::RenewalRejected)));
+    kit.read_daily().await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (1, (1, 0)));
 }
