@@ -89,8 +89,8 @@ impl Domains {
             .await
     }
 
-    /// Stores the lock that the registrar has, `None` if it is unknown, and returns the stored domain. `revision` is
-    /// that of the domain before the call.
+    /// Stores the lock that the registrar has, `None` if it is unknown, and returns the stored domain. `domain` is the
+    /// domain before the change, and `revision` that before the call.
     async fn store_lock(
         &self,
         tx: &mut Connection,
@@ -106,6 +106,8 @@ impl Domains {
             Some(_) => (None, now.plus_seconds(self.config.request_timeout.as_secs().cast_signed())),
             None => (None, now.plus_seconds(RETRY_SECONDS)),
         };
+        // Otherwise an organization could prevent the daily read, and the charge of automatic renewals.
+        let next_sync_at = domain.next_sync_at.map_or(next_sync_at, |planned| planned.min(next_sync_at));
         let changed = DomainRecord { locked, next_sync_at: Some(next_sync_at), ..stored };
         self.update_locked(tx, &changed).await?;
         Ok(DomainRecord { revision: changed.revision + 1, ..changed })

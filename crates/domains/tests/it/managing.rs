@@ -91,6 +91,18 @@ async fn lock_is_set_once() {
 }
 
 #[tokio::test]
+async fn change_of_the_lock_does_not_postpone_the_daily_read() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    for locked in [false, true] {
+        kit.advance(13 * 3600);
+        kit.domains.set_lock(&actor(), kit.org, NAME, DomainLock { locked }).await.unwrap();
+    }
+    kit.domains.sync_due().await.unwrap();
+    assert_eq!(kit.world.calls("read"), 1);
+}
+
+#[tokio::test]
 async fn request_ends_if_the_registrar_does_not_respond() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;
