@@ -124,7 +124,7 @@ pub struct RegisteredDomain {
     pub expires_at: Time,
     pub locked: bool,
     pub nameservers: Vec<String>,
-    /// The price of each further year, in US cents, if the registrar states it.
+    /// The price of each further year, in US cents above 0, if the registrar states it.
     pub renewal_cents: Option<i64>,
     /// The end of the registry's transfer lock, if the registrar states it.
     pub transfer_lock_expires_at: Option<Time>,

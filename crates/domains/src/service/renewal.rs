@@ -230,7 +230,7 @@ impl RenewalSaga {
         let stored = self.0.store.connection().await?.domain_find_by_id(input.domain).await?;
         let renewal_cents = found.renewal_cents.or_else(|| stored?.renewal_cents);
         let price = renewal_cents.and_then(|cents| Some((cents, cents.checked_mul(i64::from(input.years))?)));
-        let Some((renewal_cents, total_cents)) = price.filter(|(cents, _)| *cents >= 0) else {
+        let Some((renewal_cents, total_cents)) = price.filter(|(cents, _)| *cents > 0) else {
             // Not retried: an unfinished renewal blocks the others of the organization.
             return refused(RenewalRefusal::NoPrice, "the registrar states no valid price");
         };

@@ -214,8 +214,7 @@ impl Domains {
             self.record_renewal_charge(tx, self.store.clock_rng().id(), after, cents, state).await?;
         }
         let charged_cents = cents.filter(|_| is_ordered);
-        let is_free = self.ports.payments.is_none() || cents.is_some_and(|cents| cents <= 0);
-        if charged_cents.is_none() && !is_free {
+        if charged_cents.is_none() && self.ports.payments.is_some() {
             tracing::warn!(domain = after.name, "the registrar renewed a domain that is not charged");
             UNBILLED.add(1, &[]);
         }

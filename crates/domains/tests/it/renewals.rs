@@ -305,13 +305,26 @@ async fn renewal_without_a_valid_price_is_refused() {
     let kit = Kit::start().await;
     kit.bought(NAME).await;
     kit.bought("b.example").await;
-    kit.world.state().domain(NAME).renewal_cents = Some(-1);
-    assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
-    assert_eq!(kit.count("store.sagas WHERE finished_at IS NULL").await, 0);
+    for cents in [-1, 0] {
+        kit.world.state().domain(NAME).renewal_cents = Some(cents);
+        assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)), "{cents}");
+        assert_eq!(kit.count("store.sagas WHERE finished_at IS NULL").await, 0, "{cents}");
+    }
     kit.domains.renew(&actor(), kit.org, "b.example", DomainRenewal { years: 1 }).await.unwrap();
     kit.world.state().domain(NAME).renewal_cents = Some(RENEWAL);
     kit.renew(1).await.unwrap();
     assert_eq!(kit.renewals(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_without_a_stated_price_has_the_last_known_one() {
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().domain(NAME).renewal_cents = None;
+    kit.renew(2).await.unwrap();
+    kit.deliver().await;
+    assert_eq!(kit.world.charges(kit.org), (2, 0));
+    assert_eq!(kit.world.state().orders[1].cents, 2 * RENEWAL);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -104,7 +104,7 @@ pub struct RegistrarDomain {
     pub locked: bool,
     /// In lowercase, without the final dot.
     pub nameservers: Vec<String>,
-    /// The price of a year of renewal.
+    /// The price of a year of renewal, if the registrar reports one above 0.
     pub renewal_cents: Option<i64>,
     /// When the registry's lock ends, if the registrar reports it.
     pub transfer_lock_expires_at: Option<DateTime<Utc>>,
@@ -340,7 +340,7 @@ fn plausible(name: &str, domain: DomainResponse) -> Result<RegistrarDomain> {
         expires_at: domain.expire_date,
         locked: domain.locked,
         nameservers,
-        renewal_cents: domain.renewal_price,
+        renewal_cents: domain.renewal_price.filter(|cents| *cents > 0),
         transfer_lock_expires_at: domain.transfer_lock_expires_at,
     })
 }

@@ -101,9 +101,12 @@ async fn wrong_shapes_are_failures() {
         server.inject(Some(json(200, &format!("{{\"domain\":{{{body}}}}}"))));
         assert_eq!(call(&client(&server), "register").await, wrong, "{body}");
     }
-    server.inject(Some(json(200, &format!("{{{domain}}}"))));
-    let read = client(&server).read("shop.com").await.unwrap().unwrap();
-    assert_eq!((read.locked, read.nameservers, read.renewal_cents), (false, Vec::new(), None));
+    // No registry renews a domain for nothing.
+    for price in ["", r#","renewalPrice":0"#, r#","renewalPrice":"0.00""#, r#","renewalPrice":0.004"#] {
+        server.inject(Some(json(200, &format!("{{{domain}{price}}}"))));
+        let read = client(&server).read("shop.com").await.unwrap().unwrap();
+        assert_eq!((read.locked, read.nameservers, read.renewal_cents), (false, Vec::new(), None), "{price}");
+    }
     for code in ["", "a\\u0000b", &"x".repeat(256)] {
         server.inject(Some(json(200, &format!("{{\"authCode\":\"{code}\"}}"))));
         assert_eq!(call(&client(&server), "auth code").await, wrong, "{code}");
