@@ -5,11 +5,13 @@ mod limited_list;
 mod model;
 mod names;
 
+use std::time::{Duration, Instant};
+
 use anyhow::anyhow;
 use gix::bstr::ByteSlice as _;
 use gix::object::Kind;
-use gix::objs::TreeRefIter;
 use gix::objs::tree::EntryKind;
+use gix::objs::{TagRefIter, TreeRefIter};
 use gix::{ObjectId, Repository};
 
 use self::limited_list::LimitedList;
@@ -18,6 +20,8 @@ use self::names::{components, escape, unescape};
 pub use self::history::{Histories, HistoryPart};
 pub use self::model::{Blob, Entry, Refs, Target, Tree};
 
+/// The maximum duration of a read. The control plane waits a little longer.
+const MAX_READ: Duration = Duration::from_secs(5);
 /// The maximum number of entries of a directory that are listed (specification, "Limits").
 const MAX_ENTRIES: usize = 1000;
 /// The maximum size of a file that is read, in bytes.
@@ -29,6 +33,8 @@ const MAX_OBJECT_BYTES: u64 = 32 << 20;
 /// The maximum number of branches in a response, and of tags. If there are more, the first ones in the order of their
 /// names are listed.
 const MAX_REFS: usize = 50_000;
+/// The maximum number of tag objects between a ref and its commit. A tag can point to another tag.
+const MAX_TAGS: usize = 100;
 /// The minimum length of an abbreviated commit id.
 const MIN_ID_CHARACTERS: usize = 7;
 
@@ -45,9 +51,10 @@ pub enum BrowseError {
 
 type Result<T> = std::result::Result<T, BrowseError>;
 
-/// A repository that is open for browsing.
+/// A repository that is open for one read.
 pub struct Browser {
     repository: Repository,
+    deadline: Instant,
 }
 
 /// A file or directory of a commit.
@@ -74,7 +81,16 @@ impl Browser {
         let options = gix::open::Options::isolated().open_path_as_is(true).config_overrides(overrides);
         let mut repository = gix::open_opts(path, options).map_err(internal)?;
         repository.object_cache_size(4 << 20);
-        Ok(Self { repository })
+        Ok(Self { repository, deadline: Instant::now() + MAX_READ })
+    }
+
+    /// Returns the time until the deadline. Fails after it.
+    fn remaining(&self) -> Result<Duration> {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
+            return Err(anyhow!("the read took longer than {} seconds", MAX_READ.as_secs()).into());
+        }
+        Ok(remaining)
     }
 
     /// Returns the branches and tags. Omits tags that point to other objects than commits.
@@ -90,7 +106,7 @@ impl Browser {
             let name = reference.name().as_bstr();
             let name = escape(name.strip_prefix(prefix.as_bytes()).unwrap_or(name).as_bstr());
             let Some(id) = reference.try_id() else { continue };
-            let Some(commit) = self.peel(id.detach()) else { continue };
+            let Some(commit) = self.peel(id.detach())? else { continue };
             if !targets.push(Target { name, commit: commit.to_string() })? {
                 break;
             }
@@ -99,17 +115,21 @@ impl Browser {
         Ok(targets.items)
     }
 
-    /// Returns the commit that an object is, or to which a tag object points.
-    fn peel(&self, id: ObjectId) -> Option<ObjectId> {
-        let header = self.repository.find_header(id).ok()?;
-        match header.kind() {
-            Kind::Commit => Some(id),
-            Kind::Tag if header.size() <= MAX_OBJECT_BYTES => {
-                let commit = self.repository.find_object(id).ok()?.peel_to_kind(Kind::Commit).ok()?;
-                Some(commit.id)
+    /// Returns the commit that an object is, or to which a tag object points, also through other tags.
+    fn peel(&self, mut id: ObjectId) -> Result<Option<ObjectId>> {
+        for _ in 0..=MAX_TAGS {
+            self.remaining()?;
+            let Ok(header) = self.repository.find_header(id) else { break };
+            match header.kind() {
+                Kind::Commit => return Ok(Some(id)),
+                Kind::Tag if header.size() <= MAX_OBJECT_BYTES => {}
+                _ => break,
             }
-            _ => None,
+            let Ok(tag) = self.repository.find_object(id) else { break };
+            let Ok(target) = TagRefIter::from_bytes(&tag.data, gix::hash::Kind::Sha1).target_id() else { break };
+            id = target;
         }
+        Ok(None)
     }
 
     /// Returns the commit of a name: the branch with this name, otherwise the tag, otherwise the commit with this id.
@@ -119,13 +139,13 @@ impl Browser {
             // An error means that no ref can have this name.
             let Ok(found) = self.repository.try_find_reference(full.as_str()) else { continue };
             if let Some(id) = found.as_ref().and_then(|found| found.try_id()) {
-                return self.peel(id.detach()).ok_or(BrowseError::NoRef);
+                return self.peel(id.detach())?.ok_or(BrowseError::NoRef);
             }
         }
         let is_id = name.len() >= MIN_ID_CHARACTERS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         let prefix = is_id.then(|| gix::hash::Prefix::from_hex(name).ok()).flatten().ok_or(BrowseError::NoRef)?;
         match self.repository.objects.lookup_prefix(prefix, None) {
-            Ok(Some(Ok(id))) => self.peel(id).ok_or(BrowseError::NoRef),
+            Ok(Some(Ok(id))) => self.peel(id)?.ok_or(BrowseError::NoRef),
             Ok(_) => Err(BrowseError::NoRef),
             Err(error) => Err(internal(error)),
         }
@@ -180,11 +200,15 @@ impl Browser {
     }
 
     fn read(&self, id: ObjectId, max: u64) -> Result<Vec<u8>> {
-        let header = self.repository.find_header(id).map_err(internal)?;
-        if header.size() > max {
+        if self.size(id)? > max {
             return Err(BrowseError::NoPath);
         }
         Ok(self.repository.find_object(id).map_err(internal)?.detach().data)
+    }
+
+    fn size(&self, id: ObjectId) -> Result<u64> {
+        self.remaining()?;
+        Ok(self.repository.find_header(id).map_err(internal)?.size())
     }
 
     /// Returns a directory.
@@ -203,13 +227,13 @@ impl Browser {
                 EntryKind::Link => "symlink",
                 EntryKind::Commit => "commit",
             };
-            let size = (kind == "blob").then(|| self.repository.find_header(entry.oid).map(|header| header.size()));
+            let size = (kind == "blob").then(|| self.size(entry.oid.to_owned())).transpose()?;
             let entry = Entry {
                 name: escape(entry.filename),
                 kind,
                 mode: format!("{:06o}", entry.mode.value()),
                 oid: entry.oid.to_string(),
-                size: size.transpose().map_err(internal)?,
+                size,
             };
             truncated = entries.items.len() == MAX_ENTRIES || !entries.push(entry)?;
             if truncated {
@@ -225,7 +249,7 @@ impl Browser {
         if !matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Link) {
             return Err(BrowseError::NoPath);
         }
-        let size = self.repository.find_header(oid).map_err(internal)?.size();
+        let size = self.size(oid)?;
         let too_large = size > MAX_BLOB_BYTES;
         let data = if too_large { None } else { Some(self.read(oid, MAX_BLOB_BYTES)?) };
         let contents = data.as_ref().filter(|data| !data.iter().take(BINARY_PREFIX_BYTES).any(|byte| *byte == 0));
@@ -233,5 +257,45 @@ impl Browser {
         let binary = data.is_some() && contents.is_none();
         let (commit, oid) = (commit.to_string(), oid.to_string());
         Ok(Blob { commit, path, oid, size, too_large, binary, contents })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::Stdio;
+
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+    use crate::repository::{Repositories, Use};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn reads_end_at_the_deadline() {
+        let (folder, repositories) = Repositories::temporary();
+        let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
+        let commit = "commit refs/heads/main\ncommitter Ada <ada@example.org> 0 +0000\ndata 1\nm\n\
+                      M 100644 inline a\ndata 1\na\n";
+        let input = folder.path().join("input");
+        std::fs::write(&input, commit).unwrap();
+        let mut import = repositories.git().maintenance(Some(&repository.path));
+        import.args(["fast-import", "--quiet"]).stdin(Stdio::from(File::open(&input).unwrap()));
+        assert!(import.status().unwrap().success());
+        let read_all = move |deadline| {
+            let browser = Browser { deadline, ..Browser::open(&repository.path).unwrap() };
+            let commits = |path| {
+                let part = HistoryPart { start: None, skip: 0, limit: 1 };
+                browser.commits(repositories.git(), &Histories::default(), "main", path, part).map(drop)
+            };
+            let blob = browser.blob("main", "a").map(drop);
+            [browser.refs().map(drop), browser.tree("main", "").map(drop), blob, commits(""), commits("a")]
+        };
+        let (early, late) = (Instant::now(), Instant::now() + Duration::from_secs(3600));
+        let [in_time, too_late] = spawn_blocking(move || [late, early].map(read_all)).await.unwrap();
+        assert!(in_time.iter().all(Result::is_ok), "{in_time:?}");
+        for read in too_late {
+            let error = read.unwrap_err();
+            assert!(matches!(error, BrowseError::Internal(_)) && error.to_string().contains("took longer"), "{error}");
+        }
     }
 }

@@ -27,6 +27,9 @@ const MAX_BROWSES: usize = 16;
 /// The maximum number of concurrent browse requests per organization, so that one with slow requests does not delay the
 /// others.
 const MAX_BROWSES_PER_ORG: usize = 4;
+/// The maximum number of concurrent browse requests per user. It is lower than that of an organization, so that a user
+/// who reads its public repositories does not delay its members.
+const MAX_BROWSES_PER_USER: usize = 2;
 
 /// The state of the listener.
 #[derive(Clone)]
@@ -42,29 +45,33 @@ struct State {
 /// The permits of browse requests. Clones share them.
 #[derive(Clone)]
 struct BrowsePermits {
+    per_user: Arc<KeyedSemaphores<String>>,
     per_org: Arc<KeyedSemaphores<String>>,
     shared: Arc<Semaphore>,
 }
 
 impl BrowsePermits {
     fn new() -> Self {
-        let per_org = Arc::new(KeyedSemaphores::new(MAX_BROWSES_PER_ORG));
-        Self { per_org, shared: Arc::new(Semaphore::new(MAX_BROWSES)) }
+        let [per_user, per_org] =
+            [MAX_BROWSES_PER_USER, MAX_BROWSES_PER_ORG].map(|permits| Arc::new(KeyedSemaphores::new(permits)));
+        Self { per_user, per_org, shared: Arc::new(Semaphore::new(MAX_BROWSES)) }
     }
 
-    /// Waits for a permit of the organization, and then for a shared one.
-    async fn acquire(&self, org: String) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit), AcquireError> {
+    /// Waits for a permit of the user, then for one of the organization, and then for a shared one.
+    async fn acquire(&self, user: String, org: String) -> Result<[OwnedSemaphorePermit; 3], AcquireError> {
+        let of_user = self.per_user.of(user).acquire_owned().await?;
         let of_org = self.per_org.of(org).acquire_owned().await?;
         let shared = Arc::clone(&self.shared).acquire_owned().await?;
-        Ok((of_org, shared))
+        Ok([of_user, of_org, shared])
     }
 }
 
 /// The parameters of a browse request.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Query {
+    /// The id of the user who reads.
+    user: String,
     /// The slug of the organization.
-    #[serde(default)]
     org: String,
     #[serde(default, rename = "ref")]
     name: String,
@@ -110,8 +117,9 @@ async fn browse(
     if digest(&SHA256, given).as_ref() != digest(&SHA256, state.authorization.as_bytes()).as_ref() {
         return refuse(StatusCode::UNAUTHORIZED, "unauthorized");
     }
-    let ((id, operation), Query { org, name, path, start, skip, limit }) = (path.into_inner(), query.into_inner());
-    let at = (org, id.as_str());
+    let ((id, operation), query) = (path.into_inner(), query.into_inner());
+    let Query { user, org, name, path, start, skip, limit } = query;
+    let at = (user, org, id.as_str());
     let started = Instant::now();
     let response = match operation.as_str() {
         "refs" => respond(&state, at, |browser| browser.refs(), Some(Refs::default())).await,
@@ -129,16 +137,16 @@ async fn browse(
     response
 }
 
-/// Responds with the result of `read` on the repository of an organization. For a repository that was never accessed,
-/// responds with `empty`.
+/// Responds with the result of a user's `read` on the repository of an organization. For a repository that was never
+/// accessed, responds with `empty`.
 async fn respond<T: Serialize + Send + 'static>(
     state: &State,
-    (org, id): (String, &str),
+    (user, org, id): (String, String, &str),
     read: impl FnOnce(&Browser) -> Result<T, BrowseError> + Send + 'static,
     empty: Option<T>,
 ) -> HttpResponse {
     let read = async {
-        let permits = state.permits.acquire(org).await.map_err(anyhow::Error::from)?;
+        let permits = state.permits.acquire(user, org).await.map_err(anyhow::Error::from)?;
         let Some(repository) = state.repositories.find(id, Use::Read).await? else {
             return empty.ok_or(BrowseError::NoRef);
         };
@@ -171,17 +179,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn organization_does_not_use_all_permits() {
+    fn user_or_organization_does_not_use_all_permits() {
         let permits = BrowsePermits::new();
-        let acquire = |org: usize| permits.acquire(org.to_string()).now_or_never().map(Result::unwrap);
-        let of_one: Vec<_> = (0..MAX_BROWSES_PER_ORG).map(|_| acquire(0).unwrap()).collect();
+        let acquire = |user: usize, org: usize| {
+            permits.acquire(user.to_string(), org.to_string()).now_or_never().map(Result::unwrap)
+        };
+        let mut of_one: Vec<_> = (0..MAX_BROWSES_PER_USER).map(|_| acquire(0, 0).unwrap()).collect();
+        // A user's further requests wait in all organizations. They do not delay other users.
+        assert!(acquire(0, 0).is_none() && acquire(0, 1).is_none());
+        of_one.extend((MAX_BROWSES_PER_USER..MAX_BROWSES_PER_ORG).map(|user| acquire(user, 0).unwrap()));
         // Requests that wait for the organization's permit do not delay other organizations.
-        let waiting = std::pin::pin!(permits.acquire("0".to_owned()));
+        let waiting = std::pin::pin!(permits.acquire("1".to_owned(), "0".to_owned()));
         assert!(waiting.now_or_never().is_none());
-        assert!(acquire(1).is_some());
-        let _others: Vec<_> = (MAX_BROWSES_PER_ORG..MAX_BROWSES).map(|org| acquire(org).unwrap()).collect();
-        assert!(acquire(1).is_none());
+        assert!(acquire(1, 1).is_some());
+        let _others: Vec<_> = (MAX_BROWSES_PER_ORG..MAX_BROWSES).map(|org| acquire(org, org).unwrap()).collect();
+        assert!(acquire(1, 1).is_none());
         drop(of_one);
-        assert!(acquire(0).is_some());
+        assert!(acquire(0, 0).is_some());
     }
 }

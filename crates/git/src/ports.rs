@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::{Paging, RepositoryId};
+use kernel::{Paging, RepositoryId, UserId};
 
 use crate::model::{BranchName, CommitPosition, CommitRange, PathQuery, RepoBlob, RepoRefs, RepoTree};
 use crate::service::NodeAddress;
@@ -19,12 +19,14 @@ pub enum ContentsError {
     Unreachable(String),
 }
 
-/// A repository at the git node.
+/// A repository at the git node, for one read. The node divides its capacity by user and by organization.
 #[derive(Debug, Clone)]
 pub struct RepositoryLocation<'a> {
     pub node: NodeAddress,
     pub id: RepositoryId,
-    /// The slug of the organization. The node divides its capacity by organization.
+    /// The user who reads.
+    pub user: UserId,
+    /// The slug of the organization.
     pub org: &'a str,
 }
 

@@ -3,9 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use chrono::{DateTime, SecondsFormat};
 use gix::ObjectId;
 use gix::bstr::ByteSlice as _;
@@ -25,8 +23,6 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 const MAX_PERSON_BYTES: usize = 1024;
 /// The maximum number of listed parents of a commit.
 const MAX_PARENTS: usize = 1000;
-/// The maximum duration of a walk through a history.
-const MAX_WALK: Duration = Duration::from_secs(5);
 /// The maximum number of cached histories. Each has at most 201 ids, and a path that fits into a URL.
 const MAX_HISTORIES: usize = 2048;
 /// The end of the year 9999, in seconds since the epoch.
@@ -77,7 +73,8 @@ impl Browser {
         let HistoryPart { start, skip, limit } = part;
         let start = match start {
             Some(id) => {
-                ObjectId::from_hex(id.as_bytes()).ok().and_then(|id| self.peel(id)).ok_or(BrowseError::NoRef)?
+                let id = ObjectId::from_hex(id.as_bytes()).map_err(|_| BrowseError::NoRef)?;
+                self.peel(id)?.ok_or(BrowseError::NoRef)?
             }
             None => self.commit(name)?,
         };
@@ -92,7 +89,6 @@ impl Browser {
             }
             Err(error) => return Err(error),
         };
-        let started = Instant::now();
         let mut ids: Arc<[ObjectId]> = Arc::default();
         for path in paths {
             // One more commit shows whether the history continues.
@@ -100,7 +96,7 @@ impl Browser {
             ids = if history.path.is_empty() {
                 self.newest(&history)?
             } else {
-                cache.get_or_insert_with(&history, || self.changing(git, &history, started))?
+                cache.get_or_insert_with(&history, || self.changing(git, &history))?
             };
             if !ids.is_empty() {
                 break;
@@ -122,12 +118,10 @@ impl Browser {
     fn newest(&self, history: &History) -> Result<Arc<[ObjectId]>> {
         let sorting = Sorting::ByCommitTime(CommitTimeOrder::NewestFirst);
         let walk = self.repository.rev_walk([history.start]).sorting(sorting).all().map_err(internal)?;
-        let (started, skip) = (Instant::now(), usize::try_from(history.skip).unwrap_or(usize::MAX));
+        let skip = usize::try_from(history.skip).unwrap_or(usize::MAX);
         let mut ids = Vec::new();
         for (number, commit) in walk.take(skip.saturating_add(history.limit)).enumerate() {
-            if started.elapsed() > MAX_WALK {
-                return Err(anyhow!("the walk to commit {number} took too long").into());
-            }
+            self.remaining()?;
             let id = commit.map_err(internal)?.id;
             if number >= skip {
                 ids.push(id);
@@ -137,13 +131,8 @@ impl Browser {
     }
 
     /// Returns the commits that changed a path. Runs git for this, because git skips most commits with the filters in
-    /// the commit-graph. Fails if the search has not ended `MAX_WALK` after `started`.
-    fn changing(
-        &self,
-        git: &Git,
-        History { start, path, skip, limit }: &History,
-        started: Instant,
-    ) -> Result<Arc<[ObjectId]>> {
+    /// the commit-graph.
+    fn changing(&self, git: &Git, History { start, path, skip, limit }: &History) -> Result<Arc<[ObjectId]>> {
         let mut command = git.maintenance(Some(self.repository.path()));
         command.arg("--literal-pathspecs").args([
             "rev-list",
@@ -154,8 +143,7 @@ impl Browser {
             "--",
         ]);
         command.arg(OsStr::from_bytes(path));
-        let remaining = MAX_WALK.saturating_sub(started.elapsed());
-        let listed = tokio::runtime::Handle::current().block_on(output(command, remaining))?;
+        let listed = tokio::runtime::Handle::current().block_on(output(command, self.remaining()?))?;
         let ids = listed.lines().map(|line| ObjectId::from_hex(line).map_err(internal));
         ids.collect()
     }

@@ -38,11 +38,12 @@ impl ContentsPort {
         at: &PathQuery,
         more: &[(&str, &str)],
     ) -> Result<T, ContentsError> {
-        let RepositoryLocation { node, id, org } = repository;
-        let id = id.to_string();
+        let RepositoryLocation { node, id, user, org } = repository;
+        let (id, user) = (id.to_string(), user.to_string());
         let path = ["internal", "v1", "repositories", &id, operation];
-        let parameters = [("org", Some(*org)), ("ref", at.name.as_deref()), ("path", at.path.as_deref())];
-        let mut query: Vec<_> = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let parameters = [("ref", at.name.as_deref()), ("path", at.path.as_deref())];
+        let mut query = vec![("user", user.as_str()), ("org", *org)];
+        query.extend(parameters.into_iter().filter_map(|(name, value)| Some((name, value?))));
         query.extend_from_slice(more);
         self.0.get(&node.url, &node.secret, &path, &query).await.map_err(|error| match error {
             GitNodeError::NoRef => ContentsError::NoRef(at.name.clone().unwrap_or_default()),

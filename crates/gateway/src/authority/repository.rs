@@ -26,6 +26,7 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub struct RepositoryReader<S> {
     pub actor: Actor,
+    pub user: UserId,
     pub org: String,
     pub project: String,
     pub repo: RepoRecord,
@@ -61,8 +62,8 @@ impl<S: RequiredScope> Extract for RepositoryReader<S> {
             }
         }
         let repo = repo.ok_or(git::GitError::RepoNotFound)?;
-        let (org, project) = (org.to_owned(), project.to_owned());
-        Ok(Self { actor: caller.actor(request, None), org, project, repo, scope: PhantomData })
+        let (user, org, project) = (caller.user.id, org.to_owned(), project.to_owned());
+        Ok(Self { actor: caller.actor(request, None), user, org, project, repo, scope: PhantomData })
     }
 }
 

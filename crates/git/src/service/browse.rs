@@ -1,6 +1,6 @@
 //! Browsing: reads the contents of repositories from the git node.
 
-use kernel::{InvalidField, Page, Paging};
+use kernel::{InvalidField, Page, Paging, UserId};
 
 use super::{Repositories, Result};
 use crate::error::GitError;
@@ -16,8 +16,8 @@ impl Repositories {
     ///
     /// # Errors
     /// Returns [`GitError::Unavailable`] or [`GitError::Unreachable`].
-    pub async fn refs(&self, org: &str, repo: &RepoRecord) -> Result<RepoRefs> {
-        let repository = self.locate(org, repo).await?;
+    pub async fn refs(&self, user: UserId, org: &str, repo: &RepoRecord) -> Result<RepoRefs> {
+        let repository = self.locate(user, org, repo).await?;
         Ok(self.ports.contents.refs(&repository, &repo.default_branch).await?)
     }
 
@@ -26,8 +26,8 @@ impl Repositories {
     /// # Errors
     /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
-    pub async fn tree(&self, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
-        let repository = self.locate(org, repo).await?;
+    pub async fn tree(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
+        let repository = self.locate(user, org, repo).await?;
         Ok(self.ports.contents.tree(&repository, &at_default(repo, at)?).await?)
     }
 
@@ -36,8 +36,8 @@ impl Repositories {
     /// # Errors
     /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
-    pub async fn blob(&self, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
-        let repository = self.locate(org, repo).await?;
+    pub async fn blob(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
+        let repository = self.locate(user, org, repo).await?;
         Ok(self.ports.contents.blob(&repository, &at_default(repo, at)?).await?)
     }
 
@@ -49,12 +49,13 @@ impl Repositories {
     /// [`GitError::Unreachable`].
     pub async fn commits(
         &self,
+        user: UserId,
         org: &str,
         repo: &RepoRecord,
         at: PathQuery,
         paging: &Paging<CommitPosition>,
     ) -> Result<Page<Commit>> {
-        let repository = self.locate(org, repo).await?;
+        let repository = self.locate(user, org, repo).await?;
         let range = self.ports.contents.commits(&repository, &at_default(repo, at)?, paging).await?;
         let skipped = paging.after.as_ref().map_or(0, |position| position.skip);
         let skip = skipped.saturating_add(u32::try_from(range.items.len()).unwrap_or(u32::MAX));
@@ -62,9 +63,9 @@ impl Repositories {
         Ok(Page::new(range.items, next))
     }
 
-    async fn locate<'a>(&self, org: &'a str, repo: &RepoRecord) -> Result<RepositoryLocation<'a>> {
+    async fn locate<'a>(&self, user: UserId, org: &'a str, repo: &RepoRecord) -> Result<RepositoryLocation<'a>> {
         let node = self.node_address().await?.ok_or(GitError::Unavailable)?;
-        Ok(RepositoryLocation { node, id: repo.id, org })
+        Ok(RepositoryLocation { node, id: repo.id, user, org })
     }
 }
 

@@ -138,6 +138,28 @@ async fn history_of_a_deleted_or_renamed_path_is_listed() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn tags_of_tags_are_followed_up_to_a_limit() {
+    const TAGS: usize = 100;
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let commit = work.commit("a", b"a");
+    let (mut tags, mut target) = (String::new(), commit.clone());
+    for number in 1..=TAGS + 1 {
+        let tagger = "tagger Ada <ada@example.org> 1704110400 +0000";
+        write!(tags, "tag t{number}\nmark :{number}\nfrom {target}\n{tagger}\ndata 1\nx\n").unwrap();
+        target = format!(":{number}");
+    }
+    work.feed(&["fast-import", "--quiet"], &tags);
+    let (last, further) = (format!("t{TAGS}"), format!("t{}", TAGS + 1));
+    work.git(&["push", "--quiet", "origin", "main", &last, &further]);
+    let refs = kit.ada.get(&format!("{REPO}/refs")).await;
+    assert_eq!(refs.expect(200)["tags"], json!([{ "name": last, "commit": commit }]));
+    kit.ada.get(&format!("{REPO}/tree?ref={last}")).await.expect(200);
+    kit.ada.get(&format!("{REPO}/tree?ref={further}")).await.expect_error(404, "no_ref");
+}
+
 /// Directories, a file and a history at their limits, and a branch with a long name.
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_are_limited_and_commits_are_paged() {

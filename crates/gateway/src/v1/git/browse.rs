@@ -44,7 +44,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
 }
 
 async fn refs(at: RepositoryReader<GitRead>, repositories: Data<Repositories>) -> Result<Json<RepoRefs>, Problem> {
-    Ok(Json(repositories.refs(&at.org, &at.repo).await?))
+    Ok(Json(repositories.refs(at.user, &at.org, &at.repo).await?))
 }
 
 async fn tree(
@@ -52,7 +52,7 @@ async fn tree(
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<RepoTree>, Problem> {
-    Ok(Json(repositories.tree(&at.org, &at.repo, query).await?))
+    Ok(Json(repositories.tree(at.user, &at.org, &at.repo, query).await?))
 }
 
 async fn blob(
@@ -60,7 +60,7 @@ async fn blob(
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<RepoBlob>, Problem> {
-    Ok(Json(repositories.blob(&at.org, &at.repo, query).await?))
+    Ok(Json(repositories.blob(at.user, &at.org, &at.repo, query).await?))
 }
 
 async fn commits(
@@ -69,5 +69,5 @@ async fn commits(
     Query(query): Query<PathQuery>,
     Pagination(paging): Pagination<CommitPosition, 200>,
 ) -> Result<Json<Page<Commit>>, Problem> {
-    Ok(Json(repositories.commits(&at.org, &at.repo, query, &paging).await?))
+    Ok(Json(repositories.commits(at.user, &at.org, &at.repo, query, &paging).await?))
 }
