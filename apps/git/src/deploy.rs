@@ -45,8 +45,7 @@ struct Inner {
     repositories: Repositories,
     metrics: Metrics,
     permits: Semaphore,
-    /// Locks by the id of a repository or an organization. They serialize the deploys of a repository, and those of an
-    /// organization.
+    /// Locks by the id of a repository, a user or an organization. They serialize the deploys of each.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     attempts: FailedAttempts,
 }
@@ -126,9 +125,11 @@ impl Deployer {
 
     async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
         let Inner { core, permits, metrics, attempts, .. } = &*self.0;
-        // The lock of the organization is acquired before the permit. So an organization with many waiting pushes uses
-        // only one permit, and other organizations can use the others.
-        let _turn = self.turn(&deploy.org).lock_owned().await;
+        // The locks are acquired before the permit. So a user or an organization with many waiting pushes uses only one
+        // permit, and one place in the queue for it. With the user's lock as the first one, a user also has only one
+        // place in the queues of organizations.
+        let _of_user = self.turn(&deploy.user).lock_owned().await;
+        let _of_org = self.turn(&deploy.org).lock_owned().await;
         let _permit = permits.acquire().await?;
         let outcome = match self.pack(repository, deploy).await? {
             Packed::Bundle { file, message } => match core.upload(repository, deploy.number, &message, file).await? {
@@ -175,7 +176,7 @@ impl Deployer {
         }
     }
 
-    /// Returns the lock of a repository or an organization.
+    /// Returns the lock of a repository, a user or an organization.
     fn turn(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|known, turn| known == id || Arc::strong_count(turn) > 1);
@@ -261,6 +262,7 @@ mod tests {
         let deploy = GitDeploy {
             number: 1,
             commit: "refs/heads/main".to_owned(),
+            user: "usr_1".to_owned(),
             org: "org_1".to_owned(),
             compressed: 1 << 20,
             unpacked: 1 << 20,

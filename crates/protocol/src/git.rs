@@ -220,6 +220,8 @@ pub struct GitDeploy {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, example = 8))]
     pub number: i64,
     pub commit: String,
+    /// The user who pushed. The node runs only one deploy of a user at a time.
+    pub user: String,
     /// The organization, an id that starts with org_. The node runs only one deploy of an organization at a time.
     pub org: String,
     /// The plan's limit on the bytes of the bundle.

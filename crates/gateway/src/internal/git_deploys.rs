@@ -138,8 +138,8 @@ impl Deploys {
                     let limits = self.projects.limits().for_plan(deployer.org.plan).bundle;
                     let BundleLimits { compressed, unpacked, entries } = limits;
                     let Deploy { number, commit, .. } = deploy;
-                    let org = deployer.org.id.to_string();
-                    let deploy = GitDeploy { number, commit, org, compressed, unpacked, entries };
+                    let (user, org) = (deployer.user.id.to_string(), deployer.org.id.to_string());
+                    let deploy = GitDeploy { number, commit, user, org, compressed, unpacked, entries };
                     return Ok(GitNextDeploy { deploy: Some(deploy), rejected });
                 }
                 DeployDecision::Rejected(reason) => {

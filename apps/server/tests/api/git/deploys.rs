@@ -236,6 +236,49 @@ async fn killed_git_process_does_not_reject_the_deploy() {
     assert_eq!(kit.deployments().await[0]["git"]["commit"], commit);
 }
 
+/// A user pushes to two organizations, and another user to a third one. The git processes that read the commits wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn deploys_of_a_user_do_not_delay_other_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hold, log] = ["hold", "log"].map(|name| folder.path().join(name));
+    let wait =
+        format!("echo \"$*\" >> '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", log.display(), hold.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\"cat-file --batch\") {wait} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let mia = kit.app.sign_in("mia").await;
+    kit.ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+    std::fs::write(&hold, "").unwrap();
+    let (mut pushes, mut last) = (Vec::new(), String::new());
+    for (user, org) in [(&kit.ada, "ada"), (&kit.ada, "acme"), (&mia, "mia")] {
+        let project = format!("/v1/orgs/{org}/projects/web");
+        user.post(&format!("/v1/orgs/{org}/projects"), json!({ "name": "web" })).await.expect(201);
+        let repo = user.post(&format!("{project}/repos"), json!({ "name": "app", "deployBranch": "main" })).await;
+        last = repo.expect(201)["id"].as_str().unwrap().to_owned();
+        let password = token(user, &["git:write", "deploy"]).await;
+        let url = format!("http://git:{password}@127.0.0.1:{}/{org}/web/app.git", kit.node.http);
+        let work = kit.init(org);
+        work.git(&["remote", "set-url", "origin", &url]);
+        commit_site(&work, org);
+        pushes.push(work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap());
+        eventually("the push waits for its deploy", async || {
+            let updates = user.get(&format!("{project}/repos/app/ref-updates")).await;
+            (updates.expect(200)["items"][0]["deploy"]["status"] == "pending").then_some(())
+        })
+        .await;
+    }
+    eventually("git reads one commit of each user", async || {
+        let read = std::fs::read_to_string(&log).unwrap_or_default();
+        (read.lines().count() == 2 && read.contains(&last)).then_some(())
+    })
+    .await;
+    std::fs::remove_file(&hold).unwrap();
+    for push in pushes {
+        let output = push.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && printed.contains("remote: deployed version 1 at http"), "{printed}");
+    }
+}
+
 /// The control plane is killed while the deployment commits, so that the node receives no response.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_control_plane_deploys_each_push_once() {
