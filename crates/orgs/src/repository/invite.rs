@@ -61,8 +61,9 @@ pub trait InviteRepository {
     /// Revokes an open invitation. Returns false if there is no such invitation.
     async fn invite_revoke(&mut self, org: OrgId, invite: InviteId, at: Time) -> Result<bool>;
 
-    /// Revokes the open invitations whose link this user knows, and returns their ids.
-    async fn invite_revoke_all_by(&mut self, org: OrgId, by: UserId, at: Time) -> Result<Vec<InviteId>>;
+    /// Revokes the open invitations whose link this user knows: those that the user sent, and the one to the user's
+    /// address. Returns their ids.
+    async fn invite_revoke_known(&mut self, org: OrgId, user: UserId, at: Time) -> Result<Vec<InviteId>>;
 
     /// Stores the time at which the mail with this token was sent.
     async fn invite_mark_sent(&mut self, invite: InviteId, token: TokenHash, at: Time) -> Result<()>;
@@ -150,8 +151,10 @@ impl InviteRepository for Connection {
         Ok(Prepared(revoke).execute(self).await? == 1)
     }
 
-    async fn invite_revoke_all_by(&mut self, org: OrgId, by: UserId, at: Time) -> Result<Vec<InviteId>> {
-        let knows_link = invites::invited_by.eq(by).or(invites::mailed_by.eq(by));
+    async fn invite_revoke_known(&mut self, org: OrgId, user: UserId, at: Time) -> Result<Vec<InviteId>> {
+        let address = user_profiles::table.find(user).select(lower_nullable(user_profiles::email)).single_value();
+        let sent = invites::invited_by.eq(user).or(invites::mailed_by.eq(user));
+        let knows_link = sent.or(lower(invites::email).nullable().eq(address));
         let open = invites::org_id.eq(org).and(invites::ended_at.is_null()).and(knows_link);
         let revoke = diesel::update(invites::table.filter(open)).set(invites::ended_at.eq(at)).returning(invites::id);
         Ok(Prepared(revoke.as_query()).load(self).await?)

@@ -131,9 +131,9 @@ impl Orgs {
             .await
     }
 
-    /// Revokes the open invitations whose link this user knows. Called for a user who is no longer an admin.
-    pub(super) async fn revoke_invites_by(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<usize> {
-        let revoked = tx.invite_revoke_all_by(org, user, self.store.clock_rng().now()).await?;
+    /// Revokes the open invitations whose link this user knows. Called for a former admin or member.
+    pub(super) async fn revoke_known_invites(&self, tx: &mut Connection, org: OrgId, user: UserId) -> Result<usize> {
+        let revoked = tx.invite_revoke_known(org, user, self.store.clock_rng().now()).await?;
         for invite in &revoked {
             self.invite_mail_withdraw(tx, *invite).await?;
         }

@@ -224,7 +224,7 @@ impl Orgs {
                 // Check the caller before the change, because an admin may demote themself.
                 let authorized = self.store.authorize(tx, actor).await?;
                 tx.member_set_role(org, user, role).await?;
-                let revoked = if role < Role::Admin { self.revoke_invites_by(tx, org, user).await? } else { 0 };
+                let revoked = if role < Role::Admin { self.revoke_known_invites(tx, org, user).await? } else { 0 };
                 let data = json!({ "from": member.role, "to": role, "invitesRevoked": revoked });
                 let event = Event::in_org("member.role", org, user, data);
                 member.role = role;
@@ -250,7 +250,7 @@ impl Orgs {
                 // Check the caller before the change, because a member may remove themself.
                 let authorized = self.store.authorize(tx, actor).await?;
                 tx.member_delete(org, user).await?;
-                let revoked = self.revoke_invites_by(tx, org, user).await?;
+                let revoked = self.revoke_known_invites(tx, org, user).await?;
                 let name = if leaving { "member.leave" } else { "member.remove" };
                 let data = json!({ "role": member.role, "invitesRevoked": revoked });
                 Ok(Outcome::ChangedAuthority((), Event::in_org(name, org, user, data), authorized))

@@ -177,3 +177,29 @@ async fn removed_or_demoted_admin_loses_open_invitations() {
     assert_eq!(kit.db_number(queued).await, 1);
     accept(&kit, eve, &kept).await.unwrap();
 }
+
+/// The members are added directly, so their invitations stay open. They leave, are removed, or lose the role.
+#[tokio::test(flavor = "multi_thread")]
+async fn former_member_loses_the_open_invitation_to_their_address() {
+    let kit = Kit::start().await;
+    let (org, ada) = acme(&kit).await;
+    let (_, other) = invited(&kit, org, ada, "other@example.org").await;
+    for (subject, email) in [("bob", "BOB@Example.org"), ("eve", "eve@example.org"), ("zoe", "zoe@example.org")] {
+        let (_, link_token) = invited(&kit, org, ada, email).await;
+        let user = kit.joined(org, subject, Role::Admin).await;
+        match subject {
+            "bob" => kit.orgs.member_remove(&session_actor(ada), Role::Admin, org, user).await.unwrap(),
+            "eve" => kit.orgs.member_remove(&session_actor(user), Role::Admin, org, user).await.unwrap(),
+            _ => {
+                let change = orgs::RoleChange { role: Role::Viewer };
+                kit.orgs.member_set_role(&session_actor(ada), org, user, change).await.unwrap();
+            }
+        }
+        assert_eq!(kit.audited().await[0].data["invitesRevoked"], 1, "{subject}");
+        assert!(matches!(accept(&kit, user, &link_token).await, Err(OrgError::InviteRevoked)), "{subject}");
+    }
+    // Only the mail of the other invitation is still queued.
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 1);
+    let bob = kit.db_user("robert").await;
+    accept(&kit, bob, &other).await.unwrap();
+}
