@@ -33,6 +33,9 @@ pub(crate) enum Effect {
 #[derive(Debug, PartialEq)]
 pub(crate) struct PaymentEvent {
     pub(crate) organization: Organization,
+    /// The organization that created the checkout, if the customer belongs to another one. The provider finds the
+    /// customer by the email that the buyer enters.
+    pub(crate) checkout_org: Option<OrgId>,
     pub(crate) customer_id: String,
     pub(crate) effect: Effect,
 }
@@ -127,8 +130,11 @@ impl Envelope {
             Some(org) => Organization(Some(org.to_string())),
             None => self.organization()?,
         };
+        let checkout_org: Option<OrgId> =
+            member(member(&self.data, "metadata"), "org").as_str().and_then(|id| id.parse().ok());
+        let checkout_org = checkout_org.filter(|org| organization.id() != Some(*org));
         let customer_id = text(&self.data, "customer_id")?;
-        Ok(Some(PaymentEvent { organization, customer_id, effect }))
+        Ok(Some(PaymentEvent { organization, checkout_org, customer_id, effect }))
     }
 
     fn organization(&self) -> Result<Organization, WebhookError> {

@@ -341,7 +341,18 @@ impl PaymentsServer {
     #[must_use]
     pub fn pay(&self, checkout_url: &str) -> String {
         let id = checkout_url.rsplit('/').next().unwrap();
-        self.payments.pay(id).unwrap()
+        self.payments.pay(id, None).unwrap()
+    }
+
+    /// Like [`Self::pay`], with the email that the buyer enters. If the organization was not a customer when the checkout
+    /// was created, the customer with this email pays, or a new one.
+    ///
+    /// # Panics
+    /// Panics if there is no such open checkout, or if the provider rejects the email.
+    #[must_use]
+    pub fn pay_as(&self, checkout_url: &str, email: &str) -> String {
+        let id = checkout_url.rsplit('/').next().unwrap();
+        self.payments.pay(id, Some(email)).unwrap()
     }
 
     /// Changes the status of a customer's newest subscription.
@@ -366,7 +377,8 @@ impl PaymentsServer {
     #[must_use]
     pub fn net_cents(&self, external_customer_id: &str) -> i64 {
         let state = self.payments.state();
-        let paid = state.orders.iter().filter(|order| order.paid && order.customer == external_customer_id);
+        let customer = state.find_customer(external_customer_id).ok().map(|customer| &customer.id);
+        let paid = state.orders.iter().filter(|order| order.paid && Some(&order.customer) == customer);
         paid.map(|order| order.cents - order.refunded_total_cents()).sum()
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::state::{Card, Order, Subscription, time};
+use super::state::{Card, Order, Subscription, default_email, time};
 use super::{FAULTS, PRO_PRODUCT, Payments};
 use crate::faults;
 use crate::html::{Html, page};
@@ -18,7 +18,7 @@ impl Payments {
             ("GET", []) => Some(self.overview()),
             ("POST", []) => self.act(request),
             ("GET", ["checkouts", id]) => self.checkout(id, None),
-            ("POST", ["checkouts", id]) => self.buy(id, request.parameter("action")),
+            ("POST", ["checkouts", id]) => self.buy(id, request.parameter("action"), request.parameter("email")),
             ("GET", ["portal", token]) => self.portal(token),
             ("POST", ["portal", token]) => self.change(token, request.parameter("action")),
             _ => None,
@@ -26,9 +26,10 @@ impl Payments {
         found.unwrap_or_else(|| Response::new(404, "text/plain; charset=utf-8", "This page does not exist."))
     }
 
-    /// Pays a checkout. Returns the page to which the buyer returns, or `None` if the checkout is not open.
-    pub(super) fn pay(&self, id: &str) -> Option<String> {
-        let (success_url, events) = self.state().pay(id)?;
+    /// Pays a checkout. Returns the page to which the buyer returns, or `None` if the checkout is not open or the
+    /// provider rejects the email.
+    pub(super) fn pay(&self, id: &str, email: Option<&str>) -> Option<String> {
+        let (success_url, events) = self.state().pay(id, email)?;
         for (event, data) in events {
             self.send(event, &data);
         }
@@ -58,8 +59,12 @@ impl Payments {
         };
         html.raw("<p>").text(product).raw(": <strong>").text(&dollars(checkout.cents)).raw("</strong></p>");
         if checkout.status == "open" {
-            html.raw("<p>").text(saved).raw("</p>");
-            html.raw("<form method=post><button name=action value=pay>Pay</button> ");
+            html.raw("<p>").text(saved).raw("</p><form method=post>");
+            if checkout.customer.is_none() {
+                html.raw("<label>Email <input name=email value=\"").text(&default_email(&checkout.external_id));
+                html.raw("\"></label>");
+            }
+            html.raw("<button name=action value=pay>Pay</button> ");
             html.raw("<button name=action value=decline>Pay with a card that is declined</button> ");
             html.raw("<button name=action value=abandon>Abandon</button></form>");
         } else {
@@ -68,9 +73,9 @@ impl Payments {
         Some(page("Checkout", &html))
     }
 
-    fn buy(&self, id: &str, action: &str) -> Option<Response> {
+    fn buy(&self, id: &str, action: &str, email: &str) -> Option<Response> {
         match action {
-            "pay" => self.pay(id).map(Response::redirect),
+            "pay" => self.pay(id, Some(email).filter(|email| !email.is_empty())).map(Response::redirect),
             "decline" => self.checkout(id, Some("The card was declined.")),
             "abandon" => {
                 self.state().close(id)?;
@@ -83,9 +88,9 @@ impl Payments {
     fn portal(&self, token: &str) -> Option<Response> {
         let state = self.state();
         let portal = state.portals.get(token)?;
-        let customer = state.customers.get(&portal.customer)?;
+        let customer = state.customers.iter().find(|customer| customer.id == portal.customer)?;
         let mut html = Html::default();
-        html.raw("<p>Customer <code>").text(&portal.customer).raw("</code>, card: ").text(card(customer.card));
+        html.raw("<p>Customer <code>").text(&customer.external_id).raw("</code>, card: ").text(card(customer.card));
         html.raw("</p><form method=post><button name=action value=card>Save a card that works</button> ");
         html.raw("<button name=action value=declined>Save a card that is declined</button> ");
         html.raw("<button name=action value=remove>Remove the card</button></form><h2>Plan</h2>");
@@ -120,7 +125,7 @@ impl Payments {
             let cancel = match action {
                 "card" | "declined" | "remove" => {
                     let card = (action != "remove").then_some(Card { declines: action == "declined" });
-                    state.customers.get_mut(&customer)?.card = card;
+                    state.customer_mut(&customer)?.card = card;
                     None
                 }
                 "cancel" => Some(true),
@@ -156,12 +161,13 @@ impl Payments {
         html.raw("<h2>Checkouts</h2><ul>");
         for (id, checkout) in &state.checkouts {
             html.raw("<li>").link(&format!("/payments/checkouts/{id}"), id);
-            html.text(&format!(" {} {} of {}", checkout.status, dollars(checkout.cents), checkout.customer))
+            html.text(&format!(" {} {} of {}", checkout.status, dollars(checkout.cents), checkout.external_id))
                 .raw("</li>");
         }
         html.raw("</ul><h2>Customers</h2><ul>");
-        for (external, customer) in &state.customers {
-            html.raw("<li><code>").text(external).raw("</code>, card: ").text(card(customer.card)).raw("</li>");
+        for customer in &state.customers {
+            html.raw("<li><code>").text(&customer.external_id).raw("</code>, ").text(&customer.email).raw(", card: ");
+            html.text(card(customer.card)).raw("</li>");
         }
         html.raw("</ul><h2>Subscriptions</h2>");
         for subscription in &state.subscriptions {
@@ -175,7 +181,7 @@ impl Payments {
         for order in &state.orders {
             let paid = if order.paid { "paid" } else { order.unpaid_status };
             html.raw("<li><code>").text(&order.id).raw("</code> ");
-            html.text(&format!("{paid}, of {}: ", order.customer));
+            html.text(&format!("{paid}, of customer {}: ", order.customer));
             add_amounts(&mut html, order);
             html.raw("</li>");
         }

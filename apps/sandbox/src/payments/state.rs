@@ -40,8 +40,8 @@ impl ApiError {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub checkouts: BTreeMap<String, Checkout>,
-    /// The customers by the service's ids.
-    pub customers: BTreeMap<String, Customer>,
+    /// The customers, oldest first.
+    pub customers: Vec<Customer>,
     pub subscriptions: Vec<Subscription>,
     pub orders: Vec<Order>,
     pub portals: BTreeMap<String, Portal>,
@@ -53,7 +53,9 @@ pub(super) struct State {
 pub(super) struct Checkout {
     pub product: String,
     /// The service's id of the customer.
-    pub customer: String,
+    pub external_id: String,
+    /// The provider's id of the customer, if the customer existed when the checkout was created.
+    pub customer: Option<String>,
     pub cents: i64,
     pub success_url: String,
     pub metadata: Value,
@@ -63,6 +65,9 @@ pub(super) struct Checkout {
 #[derive(Debug, Clone)]
 pub(super) struct Customer {
     pub id: String,
+    /// The service's id.
+    pub external_id: String,
+    pub email: String,
     pub card: Option<Card>,
 }
 
@@ -74,6 +79,7 @@ pub(super) struct Card {
 #[derive(Debug, Clone)]
 pub(super) struct Subscription {
     pub id: String,
+    /// The provider's id of the customer, as in orders and portals.
     pub customer: String,
     pub status: String,
     pub current_period_end: DateTime<Utc>,
@@ -119,9 +125,11 @@ impl State {
             (PRO_PRODUCT | CREDIT_PRODUCT, _) => return Err(ApiError::invalid("amount", "does not fit the product")),
             _ => return Err(ApiError::invalid("products", "the product does not exist")),
         };
+        let external_id = body.text("external_customer_id")?;
         let checkout = Checkout {
             product,
-            customer: body.text("external_customer_id")?,
+            customer: self.find_customer(&external_id).ok().map(|customer| customer.id.clone()),
+            external_id,
             cents,
             success_url: body.text("success_url")?,
             metadata: body.0.get("metadata").cloned().unwrap_or_else(|| json!({})),
@@ -135,13 +143,12 @@ impl State {
 
     pub fn create_customer_session(&mut self, body: &Body, base: &str) -> Result<Value, ApiError> {
         body.expect(&["external_customer_id", "return_url"])?;
-        let customer = body.text("external_customer_id")?;
-        let Some(found) = self.customers.get(&customer) else {
+        let Ok(found) = self.find_customer(&body.text("external_customer_id")?) else {
             return Err(ApiError::invalid("external_customer_id", "Customer does not exist."));
         };
         let (token, id) = (format!("polar_cst_{}", random_text()), found.id.clone());
         let return_url = body.0.get("return_url").and_then(Value::as_str).map(str::to_owned);
-        self.portals.insert(token.clone(), Portal { customer, return_url });
+        self.portals.insert(token.clone(), Portal { customer: id.clone(), return_url });
         Ok(json!({
             "token": token, "expires_at": time(now() + Duration::hours(1)), "customer_id": id,
             "customer_portal_url": format!("{base}/payments/portal/{token}"),
@@ -181,17 +188,22 @@ impl State {
         Ok(json!({ "pagination": { "total_count": items.len(), "max_page": 1 }, "items": items }))
     }
 
-    fn find_customer(&self, external_id: &str) -> Result<&Customer, ApiError> {
-        self.customers.get(external_id).ok_or_else(ApiError::not_found)
+    pub fn find_customer(&self, external_id: &str) -> Result<&Customer, ApiError> {
+        self.customers.iter().find(|customer| customer.external_id == external_id).ok_or_else(ApiError::not_found)
+    }
+
+    /// Returns a customer by the provider's id.
+    pub fn customer_mut(&mut self, id: &str) -> Option<&mut Customer> {
+        self.customers.iter_mut().find(|customer| customer.id == id)
     }
 
     /// Creates a draft, which charges nothing.
     pub fn create_order(&mut self, body: &Body) -> Result<Value, ApiError> {
         body.expect(&["customer_id", "product_id", "amount", "currency", "metadata"])?;
-        let (id, product) = (body.text("customer_id")?, body.text("product_id")?);
-        let Some((customer, _)) = self.customers.iter().find(|(_, customer)| customer.id == id) else {
+        let (customer, product) = (body.text("customer_id")?, body.text("product_id")?);
+        if !self.customers.iter().any(|known| known.id == customer) {
             return Err(ApiError::invalid("customer_id", "Customer does not exist."));
-        };
+        }
         if [PRO_PRODUCT, CREDIT_PRODUCT].contains(&product.as_str()) {
             return Err(ApiError::invalid("product_id", "Off-session charges only support fixed-price products."));
         }
@@ -205,7 +217,7 @@ impl State {
             paid: false,
             unpaid_status: "draft",
             reason: "purchase",
-            customer: customer.clone(),
+            customer,
             product,
             cents,
             tax_cents: self.included_tax(cents),
@@ -235,7 +247,7 @@ impl State {
         if order.paid || order.unpaid_status != "draft" {
             return Err(ApiError::not_draft());
         }
-        let card = self.customers.get(&order.customer).and_then(|customer| customer.card);
+        let card = self.customers.iter().find(|customer| customer.id == order.customer).and_then(|found| found.card);
         if card.is_none_or(|card| card.declines) {
             let detail = "The payment method is missing or was declined.".into();
             return Err(ApiError { status: 402, error: "PaymentFailed", detail });
@@ -291,24 +303,44 @@ impl State {
 
     /// Replaces the card of a customer, who is created if necessary.
     pub fn set_card(&mut self, external_id: &str, declines: bool) {
-        self.create_customer(external_id).card = Some(Card { declines });
+        let card = Some(Card { declines });
+        match self.customers.iter_mut().find(|customer| customer.external_id == external_id) {
+            Some(customer) => customer.card = card,
+            None => self.create_customer(external_id, &default_email(external_id)).card = card,
+        }
     }
 
-    /// Returns a customer, who is created if necessary.
-    fn create_customer(&mut self, external_id: &str) -> &mut Customer {
-        let customer = self.customers.entry(external_id.to_owned());
-        customer.or_insert_with(|| Customer { id: new_id(), card: None })
+    fn create_customer(&mut self, external_id: &str, email: &str) -> &mut Customer {
+        let (external_id, email) = (external_id.to_owned(), email.to_owned());
+        self.customers.push_mut(Customer { id: new_id(), external_id, email, card: None })
     }
 
-    /// Pays a checkout. Only that of the plan saves the card, for the later payments. Returns the address to return to
-    /// and the events, or `None` if the checkout is not open.
-    pub fn pay(&mut self, id: &str) -> Option<(String, Vec<(&'static str, Value)>)> {
-        let checkout = self.checkouts.get_mut(id).filter(|checkout| checkout.status == "open")?;
-        checkout.status = "succeeded";
-        let checkout = checkout.clone();
-        let customer = self.create_customer(&checkout.customer);
+    /// Returns the provider's id of the customer who pays a checkout. If the service's id had no customer when the
+    /// checkout was created, this is the customer with the buyer's email, whatever the external id of this customer is,
+    /// or a new customer. Returns `None` if the service's id now has a customer with another email.
+    fn find_or_create_buyer(&mut self, checkout: &Checkout, email: &str) -> Option<String> {
+        if let Some(customer) = &checkout.customer {
+            return Some(customer.clone());
+        }
+        if let Some(customer) = self.customers.iter().find(|customer| customer.email.eq_ignore_ascii_case(email)) {
+            return Some(customer.id.clone());
+        }
+        if self.find_customer(&checkout.external_id).is_ok() {
+            return None;
+        }
+        Some(self.create_customer(&checkout.external_id, email).id.clone())
+    }
+
+    /// Pays a checkout. Only that of the plan saves the card, for the later payments. Without an email, the buyer enters
+    /// one that no other organization uses. Returns the address to return to and the events, or `None` if the checkout
+    /// is not open or the provider rejects the email.
+    pub fn pay(&mut self, id: &str, email: Option<&str>) -> Option<(String, Vec<(&'static str, Value)>)> {
+        let checkout = self.checkouts.get(id).filter(|checkout| checkout.status == "open")?.clone();
+        let email = email.map_or_else(|| default_email(&checkout.external_id), str::to_owned);
+        let customer = self.find_or_create_buyer(&checkout, &email)?;
+        self.checkouts.get_mut(id)?.status = "succeeded";
         if checkout.product == PRO_PRODUCT {
-            customer.card = Some(Card { declines: false });
+            self.customer_mut(&customer)?.card = Some(Card { declines: false });
         }
         let now = now();
         let order = Order {
@@ -316,7 +348,7 @@ impl State {
             paid: true,
             unpaid_status: "draft",
             reason: if checkout.product == PRO_PRODUCT { "subscription_create" } else { "purchase" },
-            customer: checkout.customer.clone(),
+            customer: customer.clone(),
             product: checkout.product.clone(),
             cents: checkout.cents,
             tax_cents: self.included_tax(checkout.cents),
@@ -330,7 +362,7 @@ impl State {
         if checkout.product == PRO_PRODUCT {
             let subscription = Subscription {
                 id: new_id(),
-                customer: checkout.customer,
+                customer,
                 status: "active".to_owned(),
                 current_period_end: now + Duration::days(30),
                 cancel_at_period_end: false,
@@ -356,22 +388,33 @@ impl State {
     /// Changes the status of a subscription, or of the newest one of a customer. Returns the event.
     pub fn set_status(&mut self, id: &str, status: &str) -> Option<Value> {
         let customers = &self.customers;
+        let customer = customers.iter().find(|customer| customer.external_id == id).map(|customer| &customer.id);
         let mut all = self.subscriptions.iter_mut().rev();
-        let found = all.find(|subscription| subscription.id == id || subscription.customer == id)?;
+        let found = all.find(|subscription| subscription.id == id || Some(&subscription.customer) == customer)?;
         status.clone_into(&mut found.status);
         found.modified_at = now();
         Some(found.json(customers))
     }
 }
 
+/// Returns the email that a buyer enters by default.
+pub(super) fn default_email(external_id: &str) -> String {
+    format!("{external_id}@buyers.example")
+}
+
+/// Returns a customer as events contain it.
+fn customer_json(customers: &[Customer], id: &str) -> Value {
+    let external_id = customers.iter().find(|customer| customer.id == id).map(|customer| &customer.external_id);
+    json!({ "id": id, "external_id": external_id })
+}
+
 impl Subscription {
-    pub fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
-        let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
+    pub fn json(&self, customers: &[Customer]) -> Value {
         json!({
             "id": self.id, "status": self.status, "current_period_end": time(self.current_period_end),
             "cancel_at_period_end": self.cancel_at_period_end, "modified_at": time(self.modified_at),
-            "customer_id": customer, "product_id": PRO_PRODUCT, "metadata": self.metadata,
-            "customer": { "id": customer, "external_id": self.customer },
+            "customer_id": self.customer, "product_id": PRO_PRODUCT, "metadata": self.metadata,
+            "customer": customer_json(customers, &self.customer),
         })
     }
 }
@@ -395,8 +438,7 @@ impl Order {
         self.refunded_cents + self.refunded_tax_cents()
     }
 
-    fn json(&self, customers: &BTreeMap<String, Customer>) -> Value {
-        let customer = customers.get(&self.customer).map(|customer| customer.id.clone());
+    fn json(&self, customers: &[Customer]) -> Value {
         let status = match (self.paid, self.refunded_cents) {
             (false, _) => self.unpaid_status,
             (true, 0) => "paid",
@@ -408,8 +450,8 @@ impl Order {
             "net_amount": self.net_cents(), "tax_amount": self.tax_cents, "total_amount": self.cents,
             "currency": "usd", "refunded_amount": self.refunded_cents, "refunded_tax_amount": self.refunded_tax_cents(),
             "refundable_amount": self.refundable_cents(),
-            "created_at": time(self.created_at), "customer_id": customer, "metadata": self.metadata,
-            "customer": { "id": customer, "external_id": self.customer },
+            "created_at": time(self.created_at), "customer_id": self.customer, "metadata": self.metadata,
+            "customer": customer_json(customers, &self.customer),
         })
     }
 }

@@ -64,8 +64,12 @@ async fn call(sandbox: &TestSandbox, method: &str, path: &str, body: &Value) -> 
 
 /// Creates a checkout, and returns the path of its page.
 async fn check_out(sandbox: &TestSandbox, product: &str, amount: Value) -> String {
-    let mut body = json!({ "products": [product], "external_customer_id": "org_1", "success_url": "http://app/done",
-        "embed_origin": "http://app", "metadata": { "org": "org_1" } });
+    check_out_for(sandbox, "org_1", product, amount).await
+}
+
+async fn check_out_for(sandbox: &TestSandbox, org: &str, product: &str, amount: Value) -> String {
+    let mut body = json!({ "products": [product], "external_customer_id": org, "success_url": "http://app/done",
+        "embed_origin": "http://app", "metadata": { "org": org } });
     if !amount.is_null() {
         body["amount"] = amount;
     }
@@ -122,6 +126,33 @@ async fn buyer_pays_declines_and_abandons() {
     let methods = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
     assert_eq!(methods["items"].as_array().unwrap().len(), 1);
     assert!(sandbox.text("/payments").await.contains("order.paid"));
+}
+
+/// As at the real provider, the email selects the customer of an organization that was not a customer before.
+#[tokio::test]
+async fn email_selects_the_customer() {
+    let sandbox = TestSandbox::start().await;
+    let check_out = async |org: &str| check_out_for(&sandbox, org, CREDIT_PRODUCT, json!(500)).await;
+    let pay = async |checkout: &str, email: &str| {
+        sandbox.submit(checkout, &[("action", "pay"), ("email", email)]).await.status().as_u16()
+    };
+    let customer = async |org: &str| call(&sandbox, "GET", &format!("/customers/external/{org}"), &json!({})).await;
+    let (first, second) = (check_out("org_1").await, check_out("org_1").await);
+    assert_eq!(pay(&first, "ada@example.com").await, 302);
+    assert_eq!(pay(&second, "other@example.com").await, 404);
+    assert_eq!(pay(&check_out("org_2").await, "Ada@example.com").await, 302);
+    assert_eq!(customer("org_2").await.0, 404);
+    assert_eq!(pay(&check_out("org_2").await, "ada+2@example.com").await, 302);
+    // The checkout of a customer does not ask for an email.
+    let checkout = check_out("org_2").await;
+    assert!(!sandbox.text(&checkout).await.contains("name=email"));
+    assert_eq!(pay(&checkout, "ada@example.com").await, 302);
+    let page = sandbox.text("/payments").await;
+    for org in ["org_1", "org_2"] {
+        let (status, found) = customer(org).await;
+        let orders = page.matches(&format!("of customer {}:", found["id"].as_str().unwrap())).count();
+        assert_eq!((status, orders), (200, 2), "{org}");
+    }
 }
 
 #[tokio::test]

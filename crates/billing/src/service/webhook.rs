@@ -96,6 +96,9 @@ impl Billing {
         if matches!(applied, Applied::Unassigned) {
             tracing::warn!(webhook = message.id, kind = envelope.kind, "kept an event of an unknown organization");
         }
+        if let Some(event) = event.filter(|_| !matches!(applied, Applied::Unassigned | Applied::Repeated)) {
+            report_mismatch(message.id, &event);
+        }
         Ok(WebhookResult { applied: matches!(applied, Applied::Plan) })
     }
 
@@ -197,6 +200,26 @@ static WEBHOOKS: LazyLock<Counter<u64>> = LazyLock::new(|| {
         .build()
 });
 
+static CUSTOMER_MISMATCHES: LazyLock<Counter<u64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .u64_counter("svc.billing.customer_mismatches")
+        .with_description("Events whose customer belongs to another organization than their checkout")
+        .build()
+});
+
+/// Logs and counts an applied event if its customer belongs to another organization than its checkout.
+fn report_mismatch(webhook: &str, event: &PaymentEvent) {
+    if let Some((org, checkout_org)) = event.organization.id().zip(event.checkout_org) {
+        tracing::warn!(
+            webhook,
+            %org,
+            %checkout_org,
+            "the customer of an event belongs to another organization than its checkout"
+        );
+        CUSTOMER_MISMATCHES.add(1, &[]);
+    }
+}
+
 /// The families of events. The provider adds types, so only these become metric labels, and `other`.
 const FAMILIES: [&str; 2] = ["subscription", "order"];
 const OTHER: &str = "other";
@@ -206,6 +229,7 @@ pub(super) fn create_counters() {
     for family in FAMILIES.into_iter().chain([OTHER]) {
         add(0, family, Applied::Unassigned.label());
     }
+    CUSTOMER_MISMATCHES.add(0, &[]);
 }
 
 /// Counts a webhook by its effect, or by the reason for its rejection.

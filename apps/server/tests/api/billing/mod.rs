@@ -2,6 +2,7 @@
 
 mod amounts;
 mod hook;
+mod mismatch;
 mod off;
 mod purchase;
 mod redelivery;
