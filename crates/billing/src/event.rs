@@ -36,7 +36,9 @@ pub(crate) struct PaymentEvent {
     /// The organization that created the checkout, if the customer belongs to another one. The provider finds the
     /// customer by the email that the buyer enters.
     pub(crate) checkout_org: Option<OrgId>,
-    pub(crate) customer_id: String,
+    /// The provider's id of the organization as a customer. `None` if the customer has another external id, or none: the
+    /// buyer may have entered the email of someone else, which the provider does not verify.
+    pub(crate) customer_id: Option<String>,
     pub(crate) effect: Effect,
 }
 
@@ -130,10 +132,10 @@ impl Envelope {
             Some(org) => Organization(Some(org.to_string())),
             None => self.organization()?,
         };
-        let checkout_org: Option<OrgId> =
-            member(member(&self.data, "metadata"), "org").as_str().and_then(|id| id.parse().ok());
-        let checkout_org = checkout_org.filter(|org| organization.id() != Some(*org));
+        let checkout_org = org_id(&self.data, "metadata", "org").filter(|org| organization.id() != Some(*org));
+        let customer_org = org_id(&self.data, "customer", "external_id");
         let customer_id = text(&self.data, "customer_id")?;
+        let customer_id = customer_org.filter(|org| organization.id() == Some(*org)).map(|_| customer_id);
         Ok(Some(PaymentEvent { organization, checkout_org, customer_id, effect }))
     }
 
@@ -183,6 +185,11 @@ impl Envelope {
 /// Returns a member of an object. Returns null if the member is absent or the value is not an object.
 fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&Value::Null)
+}
+
+/// Returns the id of an organization, or `None` if the member is not such an id.
+fn org_id(data: &Value, object: &str, name: &str) -> Option<OrgId> {
+    member(member(data, object), name).as_str()?.parse().ok()
 }
 
 /// Returns whether a text can be stored: it is not empty, not longer than the provider's ids, and does not contain

@@ -18,7 +18,7 @@ use crate::faults;
 use crate::http::{self, Request, Response};
 use crate::values::{new_id, now};
 use crate::webhooks::{Delivery, Headers, Webhooks};
-use state::{ApiError, State, time};
+use state::{ApiError, Card, State, time};
 
 /// The path of the API, with its version.
 pub const PAYMENTS_PATH: &str = "/polar/v1";
@@ -366,6 +366,11 @@ impl PaymentsServer {
     /// Replaces a customer's card with one that works or one that is declined. Creates an unknown customer.
     pub fn set_card(&self, external_customer_id: &str, declines: bool) {
         self.payments.state().set_card(external_customer_id, declines);
+    }
+
+    /// Adds a customer without an external id, who has a card that works.
+    pub fn add_customer(&self, email: &str) {
+        self.payments.state().create_customer(None, email).card = Some(Card { declines: false });
     }
 
     /// Sets the tax that the prices of new orders include.

@@ -90,7 +90,8 @@ impl Payments {
         let portal = state.portals.get(token)?;
         let customer = state.customers.iter().find(|customer| customer.id == portal.customer)?;
         let mut html = Html::default();
-        html.raw("<p>Customer <code>").text(&customer.external_id).raw("</code>, card: ").text(card(customer.card));
+        let external_id = customer.external_id.as_deref().unwrap_or_default();
+        html.raw("<p>Customer <code>").text(external_id).raw("</code>, card: ").text(card(customer.card));
         html.raw("</p><form method=post><button name=action value=card>Save a card that works</button> ");
         html.raw("<button name=action value=declined>Save a card that is declined</button> ");
         html.raw("<button name=action value=remove>Remove the card</button></form><h2>Plan</h2>");
@@ -166,7 +167,8 @@ impl Payments {
         }
         html.raw("</ul><h2>Customers</h2><ul>");
         for customer in &state.customers {
-            html.raw("<li><code>").text(&customer.external_id).raw("</code>, ").text(&customer.email).raw(", card: ");
+            let external_id = customer.external_id.as_deref().unwrap_or("no external id");
+            html.raw("<li><code>").text(external_id).raw("</code>, ").text(&customer.email).raw(", card: ");
             html.text(card(customer.card)).raw("</li>");
         }
         html.raw("</ul><h2>Subscriptions</h2>");

@@ -65,8 +65,8 @@ pub(super) struct Checkout {
 #[derive(Debug, Clone)]
 pub(super) struct Customer {
     pub id: String,
-    /// The service's id.
-    pub external_id: String,
+    /// The service's id. `None` for a customer of another product.
+    pub external_id: Option<String>,
     pub email: String,
     pub card: Option<Card>,
 }
@@ -189,7 +189,8 @@ impl State {
     }
 
     pub fn find_customer(&self, external_id: &str) -> Result<&Customer, ApiError> {
-        self.customers.iter().find(|customer| customer.external_id == external_id).ok_or_else(ApiError::not_found)
+        let mut customers = self.customers.iter();
+        customers.find(|customer| customer.external_id.as_deref() == Some(external_id)).ok_or_else(ApiError::not_found)
     }
 
     /// Returns a customer by the provider's id.
@@ -304,14 +305,14 @@ impl State {
     /// Replaces the card of a customer, who is created if necessary.
     pub fn set_card(&mut self, external_id: &str, declines: bool) {
         let card = Some(Card { declines });
-        match self.customers.iter_mut().find(|customer| customer.external_id == external_id) {
+        match self.customers.iter_mut().find(|customer| customer.external_id.as_deref() == Some(external_id)) {
             Some(customer) => customer.card = card,
-            None => self.create_customer(external_id, &default_email(external_id)).card = card,
+            None => self.create_customer(Some(external_id), &default_email(external_id)).card = card,
         }
     }
 
-    fn create_customer(&mut self, external_id: &str, email: &str) -> &mut Customer {
-        let (external_id, email) = (external_id.to_owned(), email.to_owned());
+    pub fn create_customer(&mut self, external_id: Option<&str>, email: &str) -> &mut Customer {
+        let (external_id, email) = (external_id.map(str::to_owned), email.to_owned());
         self.customers.push_mut(Customer { id: new_id(), external_id, email, card: None })
     }
 
@@ -328,7 +329,7 @@ impl State {
         if self.find_customer(&checkout.external_id).is_ok() {
             return None;
         }
-        Some(self.create_customer(&checkout.external_id, email).id.clone())
+        Some(self.create_customer(Some(&checkout.external_id), email).id.clone())
     }
 
     /// Pays a checkout. Only that of the plan saves the card, for the later payments. Without an email, the buyer enters
@@ -388,7 +389,8 @@ impl State {
     /// Changes the status of a subscription, or of the newest one of a customer. Returns the event.
     pub fn set_status(&mut self, id: &str, status: &str) -> Option<Value> {
         let customers = &self.customers;
-        let customer = customers.iter().find(|customer| customer.external_id == id).map(|customer| &customer.id);
+        let customer = customers.iter().find(|customer| customer.external_id.as_deref() == Some(id));
+        let customer = customer.map(|customer| &customer.id);
         let mut all = self.subscriptions.iter_mut().rev();
         let found = all.find(|subscription| subscription.id == id || Some(&subscription.customer) == customer)?;
         status.clone_into(&mut found.status);

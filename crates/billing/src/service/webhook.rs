@@ -104,8 +104,8 @@ impl Billing {
 
     /// Applies an event of a locked organization.
     async fn apply(&self, tx: &mut Connection, org: OrgId, plan: Plan, event: &PaymentEvent) -> store::Result<Applied> {
-        let PaymentEvent { customer_id, effect, .. } = event;
-        match effect {
+        let customer_id = event.customer_id.as_deref();
+        match &event.effect {
             Effect::Subscription(state) => self.apply_subscription(tx, org, plan, customer_id, state).await,
             Effect::Credit(order) => self.apply_order(tx, org, customer_id, order).await,
         }
@@ -117,7 +117,7 @@ impl Billing {
         tx: &mut Connection,
         org: OrgId,
         plan: Plan,
-        customer_id: &str,
+        customer_id: Option<&str>,
         state: &SubscriptionState,
     ) -> store::Result<Applied> {
         let SubscriptionState { id, status, current_period_end, cancel_at_period_end, modified_at } = state;
@@ -132,7 +132,9 @@ impl Billing {
         if !tx.subscription_set(&record).await? {
             return Ok(Applied::Recorded);
         }
-        tx.customer_set(org, customer_id).await?;
+        if let Some(customer_id) = customer_id {
+            tx.customer_set(org, customer_id).await?;
+        }
         let has_live = tx.subscription_list(org).await?.iter().any(SubscriptionRecord::is_live);
         let new = if has_live { Plan::Pro } else { Plan::Free };
         if new == plan {
@@ -150,14 +152,16 @@ impl Billing {
         &self,
         tx: &mut Connection,
         org: OrgId,
-        customer_id: &str,
+        customer_id: Option<&str>,
         order: &PaidOrder,
     ) -> store::Result<Applied> {
         let PaidOrder { id, micro_cents } = order;
         if tx.ledger_has_order(id).await? {
             return Ok(Applied::Recorded);
         }
-        tx.customer_set(org, customer_id).await?;
+        if let Some(customer_id) = customer_id {
+            tx.customer_set(org, customer_id).await?;
+        }
         tx.account_credit(org, id, *micro_cents, self.store.clock_rng().now()).await?;
         tx.topup_credited(id).await?;
         let data = json!({ "order": id, "amountMicroCents": micro_cents });

@@ -22,6 +22,23 @@ async fn repeated_webhook_does_not_replace_a_later_customer() {
     assert_eq!(customers, [json!({ "customer_id": "cus_2" })]);
 }
 
+/// The buyer entered the email of a customer of another product of the operator.
+#[tokio::test]
+async fn customer_is_stored_only_with_the_external_id_of_the_organization() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    for mut event in [order(org, "order_1", 500), subscription(org, "sub_1", "active", 1)] {
+        event["data"]["customer"]["external_id"] = Value::Null;
+        event["data"]["metadata"]["org"] = org.to_string().into();
+        kit.deliver(&event).await;
+    }
+    assert_eq!((kit.balance(org).await, kit.plan(org).await.as_str()), (500_000_000, "pro"));
+    assert_eq!(kit.count("customers").await, 0);
+    // The operator sets the external id, which changes the customer of the next event.
+    kit.deliver(&subscription(org, "sub_1", "active", 2)).await;
+    assert_eq!(kit.count("customers").await, 1);
+}
+
 #[tokio::test]
 async fn order_is_credited_once_whatever_ids_it_arrives_under() {
     let kit = Kit::start().await;

@@ -1,11 +1,13 @@
 //! Purchases that end without a domain, and requests that an installation cannot execute.
 
 use kernel::Limits;
-use sandbox::{PaymentsFault, RegistrarFault, RegistrarOperation, RegistrarServer};
+use sandbox::{PaymentsFault, PaymentsServer, RegistrarFault, RegistrarOperation, RegistrarServer};
 use serde_json::{Value, json};
 use server::config::CoreLink;
+use testkit::reserved_address;
 
 use super::{COM_CENTS, DOMAINS, Kit, contact, purchase, use_registrar};
+use crate::billing::use_provider;
 use crate::support::{ApiResponse, App, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,6 +38,34 @@ async fn declined_card_ends_the_purchase() {
     // An organization that never paid has no card.
     let grace = kit.app.sign_in("grace").await;
     grace.post("/v1/orgs/grace/domains", purchase("grace.com")).await.expect_error(402, "payment_failed");
+}
+
+/// The buyer of AI credit enters the email of a customer of another product of the operator. The provider does not verify
+/// it, so this customer pays the order.
+#[tokio::test(flavor = "multi_thread")]
+async fn card_of_a_customer_of_another_product_is_not_charged() {
+    let listen = reserved_address();
+    let payments = PaymentsServer::start(Some(format!("http://{listen}/v1/hooks/payments"))).await;
+    let registrar = RegistrarServer::start().await;
+    let app = App::with(|config| {
+        config.listen = listen;
+        use_provider(config, &payments);
+        use_registrar(config, &registrar);
+    })
+    .await;
+    let mallory = app.sign_in("mallory").await;
+    payments.add_customer("victim@example.com");
+    let checkout = json!({ "microCents": 500_000_000, "returnTo": "http://localhost:3000/" });
+    let checkout = mallory.post("/v1/orgs/mallory/ai/credit/checkout", checkout).await.expect(200)["url"].clone();
+    let _ = payments.pay_as(checkout.as_str().unwrap(), "victim@example.com");
+    eventually("the credit", async || {
+        let credit = mallory.get("/v1/orgs/mallory/ai/credit").await.expect(200).clone();
+        (credit["balanceMicroCents"] == 500_000_000).then_some(())
+    })
+    .await;
+    mallory.post("/v1/orgs/mallory/domains", purchase("shop.com")).await.expect_error(402, "payment_failed");
+    // Only the order of the checkout exists.
+    assert_eq!(payments.orders().len(), 1);
 }
 
 /// The provider is unavailable at the first attempt, and then ends the draft without a payment.
