@@ -31,12 +31,12 @@ CREATE TABLE billing.customers (
     customer_id text NOT NULL
 );
 
--- Subscriptions of the pro product.
+-- Subscriptions that have the pro product, or had it before.
 CREATE TABLE billing.subscriptions (
     -- The provider's id of the subscription.
     id text CONSTRAINT subscriptions_pkey PRIMARY KEY,
     org_id uuid NOT NULL CONSTRAINT subscriptions_org_id_fkey REFERENCES orgs.orgs (id),
-    -- The status in the provider's terms.
+    -- The status in the provider's terms, or `other_product`.
     status text NOT NULL,
     current_period_end timestamptz,
     cancel_at_period_end boolean NOT NULL,

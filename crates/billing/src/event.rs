@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::MICRO_CENTS_PER_CENT;
 use crate::error::WebhookError;
 
+/// The stored status of a subscription that changed from the pro product to another one.
+const OTHER_PRODUCT: &str = "other_product";
+
 /// The body of a webhook.
 #[derive(Deserialize)]
 pub(crate) struct Envelope {
@@ -23,7 +26,7 @@ pub(crate) struct Envelope {
 /// An event with an effect.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// The state of a subscription of the pro product.
+    /// The state of a subscription that has the pro product, or had it before.
     Subscription(SubscriptionState),
     /// A paid order of AI credit.
     Credit(PaidOrder),
@@ -91,9 +94,18 @@ impl Envelope {
         member(&self.data, "id").as_str().filter(|id| is_storable(id))
     }
 
+    /// Returns the id of a subscription whose state the event contains.
+    pub(crate) fn subscription_id(&self) -> Option<&str> {
+        if !matches!(self.kind.as_str(), "subscription.active" | "subscription.updated") {
+            return None;
+        }
+        member(&self.data, "id").as_str().filter(|id| is_storable(id))
+    }
+
     /// Returns the event if it can have an effect. Events of other types, products or currencies are only recorded.
     /// `top_up` is the organization of the automatic top-up that the paid order belongs to. Such an order is credit of
-    /// this organization, whatever product and customer the event names.
+    /// this organization, whatever product and customer the event names. `is_stored` states whether the subscription was
+    /// one of the pro product before. If it has another product now, it no longer gives the plan.
     ///
     /// # Errors
     /// Returns [`WebhookError::Malformed`].
@@ -101,16 +113,23 @@ impl Envelope {
         &self,
         products: &EventProducts<'_>,
         top_up: Option<OrgId>,
+        is_stored: bool,
     ) -> Result<Option<PaymentEvent>, WebhookError> {
         let is_of = |product: Option<&str>| product.is_some() && member(&self.data, "product_id").as_str() == product;
         let effect = match self.kind.as_str() {
             "subscription.active" | "subscription.updated" => {
                 // Without this check, a malformed event would count as an event of another product.
                 text(&self.data, "product_id")?;
-                if !is_of(products.pro) {
+                let is_pro = is_of(products.pro);
+                let was_pro = is_stored && products.pro.is_some();
+                if !is_pro && !was_pro {
                     return Ok(None);
                 }
-                Effect::Subscription(self.subscription()?)
+                let mut state = self.subscription()?;
+                if !is_pro {
+                    OTHER_PRODUCT.clone_into(&mut state.status);
+                }
+                Effect::Subscription(state)
             }
             "order.paid" => {
                 // The field is null for an order that belongs to no product.

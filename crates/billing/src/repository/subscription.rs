@@ -12,7 +12,7 @@ use crate::schema::{customers, subscriptions};
 /// The statuses with which a subscription gives the pro plan (specification, "States and transitions").
 pub(crate) const LIVE: [&str; 3] = ["active", "trialing", "past_due"];
 
-/// A subscription of the pro product.
+/// A subscription that has the pro product, or had it before.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset)]
 #[diesel(table_name = subscriptions, treat_none_as_null = true)]
 pub struct SubscriptionRecord {
@@ -20,7 +20,7 @@ pub struct SubscriptionRecord {
     pub id: String,
     #[diesel(column_name = org_id)]
     pub org: OrgId,
-    /// The status in the provider's terms.
+    /// The status in the provider's terms, or `other_product`.
     pub status: String,
     pub current_period_end: Option<DateTime<Utc>>,
     pub cancel_at_period_end: bool,

@@ -63,7 +63,11 @@ impl Billing {
             Some(order) => self.store.connection().await?.topup_org(order).await?,
             None => None,
         };
-        let event = envelope.event(&products, top_up)?;
+        let is_stored = match envelope.subscription_id() {
+            Some(id) => self.store.connection().await?.subscription_get(id).await?.is_some(),
+            None => false,
+        };
+        let event = envelope.event(&products, top_up, is_stored)?;
         let applied = self
             .store
             .transaction_unaudited(async |tx: &mut Connection| {

@@ -62,6 +62,33 @@ async fn other_events_and_products_are_only_recorded() {
     assert_eq!(kit.events(org).await, ["billing.plan"]);
 }
 
+/// An admin changes the product of the subscription in the portal.
+#[tokio::test]
+async fn change_to_another_product_ends_the_plan() {
+    let kit = Kit::start().await;
+    let org = kit.org("acme").await;
+    let other = |status: &str, modified| {
+        let mut event = subscription(org, "sub_1", status, modified);
+        event["data"]["product_id"] = "product-support".into();
+        event
+    };
+    kit.deliver(&subscription(org, "sub_1", "active", 10)).await;
+    assert!(!kit.deliver(&other("active", 9)).await);
+    assert_eq!(kit.plan(org).await, "pro");
+    assert!(kit.deliver(&other("active", 20)).await);
+    assert_eq!(kit.plan(org).await, "free");
+    let status = kit.billing.status(org, Plan::Free).await.unwrap();
+    assert_eq!((status.status, status.cancel_at_period_end), (Some(SubscriptionStatus::Canceled), false));
+    assert!(!kit.deliver(&subscription(org, "sub_1", "active", 15)).await);
+    assert!(!kit.deliver(&other("past_due", 30)).await);
+    assert_eq!(kit.plan(org).await, "free");
+    // The admin changes it back.
+    assert!(kit.deliver(&subscription(org, "sub_1", "active", 40)).await);
+    assert_eq!(kit.plan(org).await, "pro");
+    assert_eq!(kit.events(org).await, ["billing.plan"; 3]);
+    assert_eq!(kit.count("unassigned_events").await, 0);
+}
+
 #[tokio::test]
 async fn organization_is_found_by_its_id_only() {
     let kit = Kit::start().await;
