@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::outbound::{
@@ -15,6 +16,9 @@ use crate::outbound::{
 };
 
 const MICRO_CENTS_PER_CENT: i128 = 1_000_000;
+
+/// The statuses of a subscription that has not ended.
+const LIVE_STATUSES: [&str; 3] = ["trialing", "active", "past_due"];
 
 /// The client of the payments provider.
 pub struct PaymentsClient {
@@ -203,15 +207,28 @@ impl PaymentsClient {
     /// had the requested state.
     ///
     /// # Errors
-    /// Returns [`OutboundError`].
+    /// Returns [`OutboundError`]: status 404, 410 or 412 if the subscription has ended.
     pub async fn set_cancel_at_period_end(&self, subscription: &str, cancel: bool) -> Result<Option<Subscription>> {
-        let body = json!({ "cancel_at_period_end": cancel });
-        let exchange = self.exchange(Method::PATCH, &["subscriptions", subscription], Some(&body)).await?;
-        if exchange.status == 403 {
-            let already = exchange.parse::<ErrorBody>().is_ok_and(|body| body.error == "AlreadyCanceledSubscription");
-            return if already { Ok(None) } else { Err(OutboundError::Status(403)) };
+        let deadline = Instant::now() + Limits::default().timeout;
+        let (path, body) = (["subscriptions", subscription], json!({ "cancel_at_period_end": cancel }));
+        let exchange = self.exchange(Method::PATCH, &path, Some(&body)).await?;
+        if exchange.status != 403 {
+            return exchange.success().map(Some);
         }
-        exchange.success().map(Some)
+        if !exchange.parse::<ErrorBody>().is_ok_and(|body| body.error == "AlreadyCanceledSubscription") {
+            return Err(OutboundError::Status(403));
+        }
+        // The provider refuses the cancellation of a subscription that has ended in the same way.
+        let read = timeout_at(deadline, self.call::<Subscription>(Method::GET, &path, None)).await;
+        match read.unwrap_or(Err(OutboundError::Timeout)) {
+            Ok(found) if !LIVE_STATUSES.contains(&found.status.as_str()) => Err(OutboundError::Status(410)),
+            Ok(_) => Ok(None),
+            // The refusal itself means success (providers.md section 1).
+            Err(error) => {
+                tracing::warn!(subscription, %error, "failed to read a subscription after its repeated cancellation");
+                Ok(None)
+            }
+        }
     }
 
     /// Returns whether a customer has a saved payment method, which is false for an unknown customer.

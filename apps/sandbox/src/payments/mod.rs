@@ -193,6 +193,7 @@ impl Payments {
         let (status, json) = match (request.method.as_str(), segments.as_slice()) {
             ("POST", ["checkouts", ""]) => (201, state.create_checkout(&body()?, &self.base)?),
             ("POST", ["customer-sessions", ""]) => (201, state.create_customer_session(&body()?, &self.base)?),
+            ("GET", ["subscriptions", id]) => (200, state.subscription(id)?),
             ("PATCH", ["subscriptions", id]) => {
                 let subscription = state.change_subscription(id, &body()?)?;
                 self.send("subscription.updated", &subscription);

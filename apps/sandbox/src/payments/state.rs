@@ -155,6 +155,12 @@ impl State {
         }))
     }
 
+    pub fn subscription(&self, id: &str) -> Result<Value, ApiError> {
+        let mut subscriptions = self.subscriptions.iter();
+        let found = subscriptions.find(|subscription| subscription.id == id).ok_or_else(ApiError::not_found)?;
+        Ok(found.json(&self.customers))
+    }
+
     pub fn change_subscription(&mut self, id: &str, body: &Body) -> Result<Value, ApiError> {
         body.expect(&["cancel_at_period_end"])?;
         let Some(cancel) = body.0.get("cancel_at_period_end").and_then(Value::as_bool) else {
@@ -164,7 +170,10 @@ impl State {
         let Some(found) = self.subscriptions.iter_mut().find(|subscription| subscription.id == id) else {
             return Err(ApiError::not_found());
         };
-        if !cancel && (found.status == "canceled" || !found.cancel_at_period_end) {
+        if !cancel && found.status == "canceled" {
+            return Err(ApiError { status: 410, error: "ResourceUnavailable", detail: "Unavailable".into() });
+        }
+        if !cancel && !found.cancel_at_period_end {
             return Err(ApiError { status: 400, error: "BadRequest", detail: "Bad request".into() });
         }
         if found.status == "canceled" || found.cancel_at_period_end == cancel {

@@ -284,6 +284,12 @@ async fn repeated_change_of_a_subscription_is_refused() {
         let (found, body) = call(&sandbox, "PATCH", &path, &json!({ "cancel_at_period_end": cancel })).await;
         assert_eq!((found, &body["error"]), (status, &error), "{body}");
     }
+    let id = event["data"]["id"].as_str().unwrap();
+    sandbox.submit("/payments", &[("subscription", id), ("status", "canceled")]).await;
+    for (cancel, status) in [(true, 403), (false, 410)] {
+        assert_eq!(call(&sandbox, "PATCH", &path, &json!({ "cancel_at_period_end": cancel })).await.0, status);
+    }
+    assert_eq!(call(&sandbox, "GET", &path, &json!({})).await.1["status"], "canceled");
 }
 
 #[tokio::test]

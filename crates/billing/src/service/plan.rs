@@ -95,15 +95,16 @@ impl Billing {
         let is_any_accepted = responses.iter().any(std::result::Result::is_ok);
         let (mut changes, mut failure) = (Vec::new(), None);
         for (live, response) in live.iter().zip(responses) {
-            match response {
-                Err(PaymentsError::Gone(error)) if is_any_accepted => {
-                    tracing::error!(%org, subscription = live.id, error, "a live subscription is gone at the provider");
+            if let Err(PaymentsError::Gone(error)) = &response {
+                tracing::error!(%org, subscription = live.id, error, "a live subscription is gone at the provider");
+                if is_any_accepted {
                     changes.push((live, Scheduling::Repeated));
+                    continue;
                 }
-                response => match self.interpret_response(live, cancel, response).await {
-                    Ok(scheduling) => changes.push((live, scheduling)),
-                    Err(error) => failure = Some(error),
-                },
+            }
+            match self.interpret_response(live, cancel, response).await {
+                Ok(scheduling) => changes.push((live, scheduling)),
+                Err(error) => failure = Some(error),
             }
         }
         // After a failure, do not commit the claim of an idempotency key, so that a repeated request executes.

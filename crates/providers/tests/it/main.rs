@@ -17,3 +17,4 @@ mod resolver;
 mod smtp;
 mod smtp_errors;
 mod sns;
+mod subscriptions;

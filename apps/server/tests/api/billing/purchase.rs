@@ -140,6 +140,26 @@ async fn cancellation_applies_to_both_subscriptions() {
     }
 }
 
+/// The webhook of the end is lost. The provider refuses the cancellation as if it were a repeated one.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancellation_of_a_subscription_that_has_ended_fails_until_its_webhook_arrives() {
+    let kit = Kit::start().await;
+    let _ = kit.provider.pay(&kit.check_out().await);
+    kit.wait_for_status("pro", "active").await;
+    kit.answered().await;
+    kit.provider.hold();
+    kit.provider.set_subscription_status(&kit.org().await, "canceled");
+    for _ in 0..2 {
+        let canceled = kit.ada.post(&format!("{BILLING}/cancel"), json!({ "cancel": true })).await;
+        canceled.expect_error(502, "billing_unavailable");
+        assert_eq!(kit.ada.get(BILLING).await.expect(200)["cancelAtPeriodEnd"], false);
+    }
+    kit.provider.release(false);
+    kit.wait_for_status("free", "canceled").await;
+    kit.ada.post(&format!("{BILLING}/cancel"), json!({ "cancel": true })).await.expect_error(409, "not_pro");
+    assert_eq!(kit.app.db_audit("ada").await, ["billing.checkout", "billing.plan", "billing.plan"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reordered_and_repeated_webhooks_end_in_the_last_state() {
     let kit = Kit::start().await;
