@@ -3,10 +3,9 @@
 use anyhow::bail;
 use tokio_postgres::error::SqlState;
 
-use super::admin::{AdminConnection, quote_ident};
+use super::admin::AdminConnection;
 use super::logins::DesiredRoles;
 use super::plan::Plan;
-use super::server::Credentials;
 use super::sessions::terminate_holders;
 use super::snapshot::{Filter, Snapshot};
 
@@ -16,7 +15,7 @@ const MAX_PLANS: usize = 7;
 /// The number of attempts to execute the statements of a plan while a tenant changes the same roles.
 const MAX_ATTEMPTS: i32 = 6;
 /// The longest wait for a lock. A tenant can hold it for as long as it wants.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '1s'";
+pub const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '1s'";
 
 /// The result of [`converge`].
 #[derive(Debug, Default, Clone, Copy)]
@@ -27,16 +26,11 @@ pub struct Converged {
     pub changed_access_mode: bool,
 }
 
-/// Changes everything that differs from the desired state. `backups` is the login that removes the objects of revoked
-/// roles.
+/// Changes everything that differs from the desired state.
 ///
 /// # Errors
 /// Returns an error if a statement fails, or if a tenant keeps changing the roles at the same time.
-pub async fn converge(
-    client: &AdminConnection,
-    desired: &DesiredRoles,
-    backups: &Credentials,
-) -> anyhow::Result<Converged> {
+pub async fn converge(client: &AdminConnection, desired: &DesiredRoles) -> anyhow::Result<Converged> {
     let (database, roles) = (desired.names.database(), desired.role_names());
     let filter = Filter::Project { database: &database, roles: &roles };
     let mut converged = Converged::default();
@@ -51,9 +45,6 @@ pub async fn converge(
             continue;
         }
         if plan.statements.is_empty() {
-            for role in &plan.unused {
-                remove_role(client, role, &database, backups).await;
-            }
             return Ok(converged);
         }
         tracing::debug!(database, statements = plan.statements.len(), "changing roles and privileges");
@@ -85,24 +76,4 @@ async fn execute(client: &AdminConnection, statements: &str, database: &str, rol
 fn is_conflict(error: &tokio_postgres::Error) -> bool {
     // "tuple concurrently updated" is an internal error.
     error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::INTERNAL_ERROR)
-}
-
-/// Drops a role that owns objects of a database or has privileges on them. The objects pass to the owner of the
-/// database. The session in the database uses the login of backups, because a superuser must not open one there.
-async fn remove_role(client: &AdminConnection, role: &str, database: &str, backups: &Credentials) {
-    let (quoted, owner) = (quote_ident(role), quote_ident(database));
-    let remove = async {
-        // The owner becomes a member of the role, as `REASSIGN` requires.
-        client.batch_execute(&format!("REVOKE {owner} FROM {quoted}; GRANT {quoted} TO {owner}")).await?;
-        let session = backups.connect().await?;
-        session.batch_execute("SET lock_timeout = '1s'; SET statement_timeout = '20s'").await?;
-        session.batch_execute(&format!("REASSIGN OWNED BY {quoted} TO {owner}; DROP OWNED BY {quoted}")).await?;
-        client.batch_execute(&format!("REVOKE {quoted} FROM {owner}; DROP ROLE {quoted}")).await?;
-        anyhow::Ok(())
-    };
-    if let Err(error) = remove.await {
-        // The role remains, but cannot log in. It is dropped with the last tombstone (a replaced or removed database,
-        // kept for some days) that refers to it.
-        tracing::info!(role, error = format!("{error:#}"), "a revoked role stays: objects refer to it");
-    }
 }

@@ -9,9 +9,10 @@ use protocol::Database;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::project::Project;
+use super::revoked_roles::empty_roles;
 use super::sweep::{Swept, remove_tombstones, sweep};
 use super::{DatabaseChanges, DesiredDatabase, Shared};
 
@@ -20,6 +21,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 const USAGE_SWEEPS: u64 = 2;
 /// Every twelfth sweep removes tombstones.
 const TOMBSTONE_SWEEPS: u64 = 12;
+/// The delay before the removal of the objects of revoked roles is repeated after a failure. A backup can hold the locks
+/// for hours.
+const ROLES_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The manager: a task that owns the tasks of the projects.
 pub struct Manager {
@@ -33,6 +37,9 @@ pub struct Manager {
     /// The running sweep, if any. It is a separate task, because it takes long with large databases and must not delay
     /// changes.
     sweeps: JoinSet<anyhow::Result<Swept>>,
+    /// The running removal of the objects of revoked roles, if any, and the time of the next one.
+    role_removals: JoinSet<bool>,
+    next_role_removal: Instant,
     /// The running removal of tombstones, if any.
     removals: JoinSet<anyhow::Result<bool>>,
     sweeps_without_removal: u64,
@@ -56,6 +63,8 @@ impl Manager {
             is_complete: false,
             tasks: JoinSet::new(),
             sweeps: JoinSet::new(),
+            role_removals: JoinSet::new(),
+            next_role_removal: Instant::now(),
             removals: JoinSet::new(),
             // The first sweep also removes tombstones.
             sweeps_without_removal: TOMBSTONE_SWEEPS,
@@ -85,6 +94,11 @@ impl Manager {
                 Some(ended) = self.sweeps.join_next() => match ended.map_err(Into::into).flatten() {
                     Ok(swept) => self.on_swept(swept),
                     Err(error) => tracing::warn!(error = format!("{error:#}"), "failed to compare the databases"),
+                },
+                Some(ended) = self.role_removals.join_next() => match ended {
+                    Ok(true) => {}
+                    Ok(false) => self.next_role_removal = Instant::now() + ROLES_RETRY_DELAY,
+                    Err(error) => tracing::error!(%error, "the removal of the objects of revoked roles failed"),
                 },
                 Some(ended) = self.removals.join_next() => self.on_removed(ended.map_err(Into::into).flatten()),
                 Some(ended) = self.tasks.join_next() => if let Err(error) = ended {
@@ -189,10 +203,15 @@ impl Manager {
     }
 
     fn on_swept(&mut self, swept: Swept) {
+        let Swept { differing, unused, projects } = swept;
         if self.is_complete {
-            self.remove_unlisted(swept.projects);
+            self.remove_unlisted(projects);
         }
-        for project in &swept.differing {
+        if !unused.is_empty() && self.role_removals.is_empty() && self.next_role_removal <= Instant::now() {
+            let shared = Arc::clone(&self.shared);
+            self.role_removals.spawn(async move { empty_roles(&shared, unused).await });
+        }
+        for project in &differing {
             if let Some(handle) = self.projects.get(project) {
                 self.shared.metrics.repairs.inc();
                 handle.wake.notify_one();

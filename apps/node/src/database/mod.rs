@@ -28,6 +28,7 @@ mod project;
 mod reconcile;
 pub mod registry;
 mod restrict;
+mod revoked_roles;
 pub mod server;
 pub mod sessions;
 mod snapshot;

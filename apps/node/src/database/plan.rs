@@ -24,7 +24,8 @@ pub struct Plan {
     pub is_missing: bool,
     /// Whether a statement changes the default access mode of sessions.
     pub changes_access_mode: bool,
-    /// The revoked roles that cannot log in and have no session, but still own objects or have privileges.
+    /// The revoked roles that cannot log in and have no session, but still own objects or have privileges. A later
+    /// plan drops them, after the module `revoked_roles` has removed these.
     pub unused: Vec<String>,
 }
 
@@ -47,9 +48,9 @@ impl Plan {
         plan
     }
 
-    /// Returns whether the states differ.
+    /// Returns whether the states differ. Roles in [`Self::unused`] do not count.
     pub fn is_needed(&self) -> bool {
-        self.is_missing || !self.refusals.is_empty() || !self.statements.is_empty() || !self.unused.is_empty()
+        self.is_missing || !self.refusals.is_empty() || !self.statements.is_empty()
     }
 
     pub fn add(&mut self, statement: String) {

@@ -111,7 +111,7 @@ impl Project {
         }
         let roles = DesiredRoles::new(names.clone(), logins, desired, &own.verifiers);
         shared.registry.set_roles(&self.id, roles.clone());
-        let mut converged = converge(client, &roles, &own.dump).await?;
+        let mut converged = converge(client, &roles).await?;
         let is_restored = matches!(step, Some(Step::Recover { .. } | Step::Prepare(_)));
         // During an operation, a missing database is not created again as an empty one.
         let is_operated = operation.is_some() && !is_in(OperationPhase::Reactivating);
@@ -121,7 +121,7 @@ impl Project {
             create(&shared, client, &names.database(), Some(&names.database())).await?;
             tables::set_max_login_bytes(&**client, &row, desired.size_bytes, Some(0)).await?;
             tracing::info!(project = self.id, database = names.database(), "created an empty database");
-            converged = converge(client, &roles, &own.dump).await?;
+            converged = converge(client, &roles).await?;
         }
         if converged.changed_access_mode || !matches!(logins, Logins::Open { .. }) {
             terminate(client, &names.database(), &kept(&names, logins)).await?;
@@ -187,7 +187,7 @@ impl Project {
         }
         let roles = DesiredRoles::new(names.clone(), logins, desired, &own.verifiers).restricted_to(&seen);
         self.shared.registry.set_roles(&self.id, roles.clone());
-        let converged = converge(client, &roles, &own.dump).await?;
+        let converged = converge(client, &roles).await?;
         if converged.changed_access_mode || !matches!(logins, Logins::Open { .. }) {
             terminate(client, &database, &kept(&names, logins)).await?;
         }
@@ -207,7 +207,7 @@ impl Project {
         self.shared.statuses.remove(&self.id);
         let roles = DesiredRoles::withdrawn(names.clone(), logins, &own.verifiers);
         self.shared.registry.set_roles(&self.id, roles.clone());
-        converge(client, &roles, &own.dump).await?;
+        converge(client, &roles).await?;
         terminate(client, &names.database(), &kept(&names, logins)).await?;
         Ok(())
     }

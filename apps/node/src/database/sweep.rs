@@ -25,6 +25,8 @@ use super::{Shared, usage};
 pub struct Swept {
     /// The projects whose tasks must be woken.
     pub differing: Vec<String>,
+    /// The unused roles of projects ([`Plan::unused`]).
+    pub unused: BTreeMap<String, Vec<String>>,
     /// All projects that have a database here.
     pub projects: Vec<String>,
 }
@@ -49,15 +51,23 @@ pub async fn sweep(shared: &Shared, measures_usage: bool) -> anyhow::Result<Swep
     shared.metrics.set_databases(&states);
     shared.metrics.connections.set(count_sessions(&client).await?);
     shared.metrics.oldest_id_age.set(usage::oldest_id_age(&client).await?);
-    let differing = desired.iter().filter(|(_, roles)| Plan::new(roles, &snapshot).is_needed());
-    let mut differing: BTreeSet<String> = differing.map(|(project, _)| project.clone()).collect();
+    let (mut differing, mut unused) = (BTreeSet::new(), BTreeMap::new());
+    for (project, roles) in &desired {
+        let plan = Plan::new(roles, &snapshot);
+        if plan.is_needed() {
+            differing.insert(project.clone());
+        }
+        if !plan.unused.is_empty() {
+            unused.insert(project.clone(), plan.unused);
+        }
+    }
     if measures_usage {
         differing.extend(changed_usage(shared, &client, &rows).await?);
     }
     let known = known_roles(&rows, desired.iter().flat_map(|(_, roles)| roles.role_names()));
     remove_strays(&client, &snapshot, &rows, &known).await?;
     let projects = rows.into_iter().map(|row| row.project).collect();
-    Ok(Swept { differing: differing.into_iter().collect(), projects })
+    Ok(Swept { differing: differing.into_iter().collect(), unused, projects })
 }
 
 /// Drops the tombstones whose retention is over. Returns false if a clock is not plausible.

@@ -232,6 +232,31 @@ async fn token_cannot_block_its_revocation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn database_that_blocks_new_sessions_does_not_delay_revocations() {
+    const BLOCKED: &str = "
+        SELECT count(*) FROM pg_locks
+        WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'pg_class'::regclass";
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let tokens: Vec<String> = (0..10).map(|_| kit.add_token("prj_a", None)).collect();
+    kit.applied("prj_a").await;
+    let (reader, writer) = (kit.session("prj_a").await, kit.session("prj_a").await);
+    let grant = format!("CREATE TABLE t (); GRANT SELECT ON t TO {}", tokens.join(", "));
+    reader.batch_execute(&grant).await.unwrap();
+    let admin = kit.superuser("svc_node").await;
+    reader.batch_execute("BEGIN; SELECT FROM pg_class").await.unwrap();
+    let blocking = tokio::spawn(async move { writer.batch_execute("VACUUM FULL pg_class").await });
+    eventually("the lock", async || number(&admin, BLOCKED).await == 1).await;
+    kit.change("prj_a", |desired| desired.tokens.clear());
+    // An attempt to open a session takes 10 seconds, so an attempt for each token would take longer than this waits.
+    kit.applied("prj_a").await;
+    reader.batch_execute("COMMIT").await.unwrap();
+    blocking.await.unwrap().unwrap();
+    let roles = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^tok_'";
+    eventually("the end of the roles", async || number(&admin, roles).await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn object_that_a_login_owns_is_dumped() {
     let Some(mut kit) = Kit::start().await else { return };
     kit.enable("prj_a").await;

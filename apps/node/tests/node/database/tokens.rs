@@ -50,6 +50,37 @@ async fn revoked_token_is_refused_when_the_revision_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn locked_object_of_a_revoked_token_passes_to_the_owner_after_the_lock() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let token = kit.add_token("prj_a", None);
+    kit.applied("prj_a").await;
+    let database = kit.name("prj_a");
+    let session = kit.log_in(&token, PASSWORD, &database).await.unwrap();
+    let create = format!(
+        "GRANT CREATE ON SCHEMA public TO {token}; GRANT CREATE ON DATABASE {database} TO {token};
+         SET ROLE NONE; CREATE TABLE own (); GRANT SELECT ON own TO {database};
+         CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1';
+         CREATE SCHEMA later; ALTER FUNCTION public.f() SET SCHEMA later"
+    );
+    session.batch_execute(&create).await.unwrap();
+    drop(session);
+    // A backup holds the same lock.
+    let reader = kit.session("prj_a").await;
+    reader.batch_execute("BEGIN; SELECT FROM own").await.unwrap();
+    kit.change("prj_a", |desired| desired.tokens.clear());
+    kit.applied("prj_a").await;
+    let failed = "failed to remove the objects of revoked roles";
+    eventually("the failure", async || kit.node.log().contains(failed)).await;
+    let admin = kit.superuser("svc_node").await;
+    let exists = format!("SELECT count(*) FROM pg_roles WHERE rolname = '{token}'");
+    assert_eq!(number(&admin, &exists).await, 1);
+    reader.batch_execute("COMMIT").await.unwrap();
+    eventually("the end of the role", async || number(&admin, &exists).await == 0).await;
+    reader.batch_execute("DROP TABLE own; DROP FUNCTION later.f(); DROP SCHEMA later").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn expired_token_is_refused() {
     let Some(mut kit) = Kit::start().await else { return };
     kit.enable("prj_a").await;
