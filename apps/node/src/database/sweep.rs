@@ -70,15 +70,20 @@ pub async fn sweep(shared: &Shared, measures_usage: bool) -> anyhow::Result<Swep
     Ok(Swept { differing: differing.into_iter().collect(), unused, projects })
 }
 
-/// Drops the tombstones whose retention is over. Returns false if a clock is not plausible.
+/// Drops the tombstones whose retention is over. Logs the failure of a tombstone, and continues with the others. Returns
+/// false if a clock is not plausible.
 pub async fn remove_tombstones(shared: &Shared) -> anyhow::Result<bool> {
+    const DUE: &str = "SELECT name, project FROM svc.tombstones WHERE drop_at <= now() ORDER BY drop_at";
     let client = shared.admin.connect().await?;
     if !is_plausible(&client, &shared.clock).await? {
         return Ok(false);
     }
-    for row in client.query("SELECT name, project FROM svc.tombstones WHERE drop_at <= now()", &[]).await? {
+    for row in client.query(DUE, &[]).await? {
         let (name, project): (String, String) = (row.get(0), row.get(1));
-        remove(&client, &name).await?;
+        if let Err(error) = remove(&client, &name).await {
+            tracing::warn!(project, name, error = format!("{error:#}"), "failed to drop a tombstone");
+            continue;
+        }
         client.execute("DELETE FROM svc.tombstones WHERE name = $1", &[&name]).await?;
         tracing::info!(project, name, "dropped a tombstone");
     }

@@ -11,6 +11,7 @@ mod desired;
 mod dump;
 mod error;
 mod exports;
+mod failed;
 mod fingerprint;
 mod grid;
 mod growth;
@@ -52,6 +53,7 @@ use self::archives::{Archives, new_key};
 use self::config::BackupConfig;
 use self::desired::DesiredParts;
 use self::error::Result;
+use self::failed::FailedObjects;
 use self::kind::Kind;
 use self::long::LongDumps;
 use self::records::{Dump, NewDump};
@@ -92,6 +94,7 @@ struct Service {
     slots: Slots,
     /// The objects that are being written or restored, which must not be deleted.
     in_use: Arc<InUse<String>>,
+    failed: FailedObjects,
     /// Notified when there is a dump to report.
     stored: Notify,
     /// Whether all stored dumps must be reported again.
@@ -143,6 +146,7 @@ impl Backups {
             metrics,
             slots: Slots::new(),
             in_use: Arc::default(),
+            failed: FailedObjects::new(config.interval),
             stored: Notify::new(),
             // While the node was down, the control plane may have been restored from a backup that lacks some dumps.
             reports_again: AtomicBool::new(true),

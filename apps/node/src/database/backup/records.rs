@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use protocol::{GenerationKind, GenerationRef, GenerationReport};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::Service;
 use super::error::{BackupError, Result};
@@ -115,7 +116,7 @@ impl Service {
 
     /// Returns the stored dumps that the control plane has not accepted yet.
     pub(super) async fn unreported(&self) -> Result<Vec<Dump>> {
-        self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}")).await
+        self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}"), &[]).await
     }
 
     /// Marks all stored dumps as not yet accepted by the control plane.
@@ -125,10 +126,10 @@ impl Service {
         Ok(())
     }
 
-    /// Returns the stored dumps that match a condition.
-    pub(super) async fn dumps(&self, condition: &str) -> Result<Vec<Dump>> {
-        let rows =
-            self.connect().await?.query(&format!("SELECT {COLUMNS} FROM svc.dumps WHERE {condition}"), &[]).await?;
+    /// Returns the stored dumps that match a condition with these parameters.
+    pub(super) async fn dumps(&self, condition: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Dump>> {
+        let select = format!("SELECT {COLUMNS} FROM svc.dumps WHERE {condition}");
+        let rows = self.connect().await?.query(&select, parameters).await?;
         rows.iter().filter_map(|row| Dump::read(row).transpose()).collect()
     }
 

@@ -2,9 +2,10 @@
 
 use super::Service;
 use super::error::Result;
+use crate::database::time::is_plausible;
 
 /// Selects the dumps that are not stored: interrupted ones, and those in progress.
-const UNSTORED: &str = "SELECT project, key FROM svc.dumps WHERE NOT stored ORDER BY number";
+const UNSTORED: &str = "SELECT project, key FROM svc.dumps WHERE NOT stored AND key <> ALL ($1) ORDER BY number";
 
 /// Selects the objects whose retention has been over for an hour. The control plane lists a generation until the end of
 /// its retention, and a restore that begins then still finds the object. Omits the newest undamaged generation of an
@@ -12,7 +13,7 @@ const UNSTORED: &str = "SELECT project, key FROM svc.dumps WHERE NOT stored ORDE
 const EXPIRED: &str = "
     SELECT d.project, d.key FROM svc.dumps d
     WHERE d.stored AND d.created_at + d.days * interval '1 day' + interval '1 hour' < now()
-        AND (d.keep_until IS NULL OR d.keep_until < now())
+        AND (d.keep_until IS NULL OR d.keep_until < now()) AND d.key <> ALL ($1)
         AND (d.kind = 'export' OR d.damaged OR d.key IS DISTINCT FROM (
             SELECT newest.key FROM svc.dumps newest JOIN svc.databases existing USING (project)
             WHERE newest.project = d.project AND newest.stored AND NOT newest.damaged AND newest.kind <> 'export'
@@ -25,7 +26,7 @@ const SURPLUS_EXPORTS: &str = "
     SELECT project, key
     FROM (SELECT project, key, row_number() OVER (PARTITION BY project ORDER BY created_at DESC) AS place
         FROM svc.dumps WHERE stored AND kind = 'export') exports
-    WHERE place > 5 LIMIT 1000";
+    WHERE place > 5 AND key <> ALL ($1) LIMIT 1000";
 
 impl Service {
     /// Deletes the objects and rows of interrupted dumps, including those of a killed process.
@@ -42,6 +43,10 @@ impl Service {
     /// Deletes the objects whose retention is over, and the exports that newer ones have replaced.
     pub(super) async fn delete_expired(&self) -> Result<()> {
         let connection = self.connect().await?;
+        if !is_plausible(&connection, &self.clock).await? {
+            tracing::warn!("the clocks of the node, Postgres and the control plane differ: no backup is deleted");
+            return Ok(());
+        }
         for (project, days) in self.desired.backup_days() {
             // A change of the plan can change the retention of existing generations.
             let update = "UPDATE svc.dumps SET days = $2 WHERE project = $1 AND kind = 'scheduled' AND days <> $2";
@@ -63,18 +68,30 @@ impl Service {
         Ok(())
     }
 
-    /// Returns the projects and keys that a query selects.
+    /// Returns the projects and keys that a query selects. Its parameter contains the keys of [`Service::failed`].
     async fn keys(&self, query: &str) -> Result<Vec<(String, String)>> {
-        let rows = self.connect().await?.query(query, &[]).await?;
+        let rows = self.connect().await?.query(query, &[&self.failed.keys()]).await?;
         rows.iter().map(|row| Ok((row.try_get("project")?, row.try_get("key")?))).collect()
     }
 
     async fn delete_object(&self, key: &str, reason: &str) -> Result<()> {
-        self.archives.delete(key).await?;
-        self.remove_record(key).await?;
-        self.metrics.count_removed(reason);
-        tracing::info!(key, reason, "deleted the object of a dump");
+        if self.delete_archive(key).await {
+            self.remove_record(key).await?;
+            self.metrics.count_removed(reason);
+            tracing::info!(key, reason, "deleted the object of a dump");
+        }
         Ok(())
+    }
+
+    /// Deletes an archive. Returns false if the store fails. The archive is then skipped for a while.
+    pub(super) async fn delete_archive(&self, key: &str) -> bool {
+        match self.archives.delete(key).await {
+            Ok(()) => true,
+            Err(error) => {
+                self.failed.record(key, error);
+                false
+            }
+        }
     }
 
     /// Returns whether an object must not be deleted: the control plane may ask for it, or it is in use.

@@ -1,5 +1,6 @@
 //! Periodic work on stored objects: retention, the comparison of records with the store, and checks of digests. One
-//! task does all of it, so that no object is deleted while it is compared.
+//! task does all of it, so that no object is deleted while it is compared. If the store fails to delete or to return an
+//! object, the work continues with the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use tokio::time::{Instant, sleep};
 use super::Service;
 use super::error::{BackupError, Result, failure_text};
 use super::records::Dump;
-use crate::database::time::is_plausible;
 
 /// The longest time between two repetitions.
 const MAX_INTERVAL: Duration = Duration::from_secs(10 * 60);
@@ -44,14 +44,10 @@ pub(super) async fn run(service: Arc<Service>) {
 impl Service {
     async fn keep_up(&self, next_inventory: &mut Instant) -> Result<()> {
         self.delete_interrupted().await?;
-        if is_plausible(&*self.connect().await?, &self.clock).await? {
-            self.delete_expired().await?;
-        } else {
-            tracing::warn!("the clocks of the node, Postgres and the control plane differ: no backup is deleted");
-        }
+        self.delete_expired().await?;
         if *next_inventory <= Instant::now() {
-            self.compare_store().await?;
-            *next_inventory = Instant::now() + self.interval * INVENTORY_INTERVALS;
+            let intervals = if self.compare_store().await? { INVENTORY_INTERVALS } else { 1 };
+            *next_inventory = Instant::now() + self.interval * intervals;
         }
         self.check_digests().await
     }
@@ -60,9 +56,10 @@ impl Service {
     async fn check_digests(&self) -> Result<()> {
         let age = (self.interval * CHECK_INTERVALS).as_secs();
         let due = format!(
-            "stored AND NOT damaged AND checked_at < now() - interval '{age} seconds' ORDER BY checked_at LIMIT 100"
+            "stored AND NOT damaged AND checked_at < now() - interval '{age} seconds' AND key <> ALL ($1)
+             ORDER BY checked_at LIMIT 100"
         );
-        for dump in self.dumps(&due).await? {
+        for dump in self.dumps(&due, &[&self.failed.keys()]).await? {
             let checked = self.verify(&dump.object).await;
             self.metrics.count_check(&checked);
             match checked {
@@ -70,7 +67,7 @@ impl Service {
                 Err(error @ (BackupError::Missing(_) | BackupError::Corrupt(_))) => {
                     self.record_damage(&dump, &error).await?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => self.failed.record(&dump.object.key, error),
             }
             // Checking many large objects takes long, so interrupted dumps are deleted in between.
             self.delete_interrupted().await?;

@@ -121,6 +121,31 @@ async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tombstone_that_cannot_be_dropped_does_not_keep_later_ones() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.node.kill();
+    let admin = kit.superuser("svc_node").await;
+    for statement in [
+        // Postgres refuses to drop a template.
+        "CREATE DATABASE old_1 IS_TEMPLATE true",
+        "CREATE DATABASE old_2",
+        "INSERT INTO svc.tombstones (name, project, owner, drop_at)
+         SELECT 'old_' || i, 'prj_a', 'db_a', now() - interval '1 day' / i FROM generate_series(1, 2) i",
+    ] {
+        admin.batch_execute(statement).await.unwrap();
+    }
+    let exists = "SELECT count(*) FROM pg_database JOIN svc.tombstones ON name = datname";
+    kit.restart_node_after_kill();
+    eventually("the end of a tombstone", async || number(&admin, exists).await == 1).await;
+    assert!(kit.node.log().contains("failed to drop a tombstone"));
+    kit.node.kill();
+    admin.batch_execute("ALTER DATABASE old_1 IS_TEMPLATE false").await.unwrap();
+    kit.restart_node_after_kill();
+    eventually("the end of both tombstones", async || number(&admin, exists).await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn removed_database_becomes_a_tombstone_after_a_day_of_failed_backups() {
     let Some(mut kit) = Kit::start().await else { return };
     kit.enable("prj_a").await;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Database, GenerationRef, GenerationReport};
 
 use super::{Rig, Source};
+use crate::running::until;
 use crate::storage::store::{Kind, TestStore};
 
 /// Inserts exports. The first one is the newest.
@@ -137,6 +139,62 @@ async fn dump_whose_deletion_has_begun_is_never_stored() {
     let sealed = rig.seal(&source, "opn_1").await;
     rig.wait_for("SELECT count(*) FROM svc.dumps", 1).await;
     assert_eq!(rig.store.blobs(), [sealed.key]);
+}
+
+/// Inserts an export whose digest is due before all others.
+const UNREADABLE: &str = "
+    INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, stored, size_bytes, sha256, days, checked_at)
+    VALUES ('prj_2/loop', 'prj_2', 'dbs_2', 'export', 1, now(), true, 0, '', 7, now() - interval '1 year')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_that_the_store_refuses_does_not_stop_the_upkeep_of_others() {
+    let Some(mut rig) = Rig::start(TestStore::start(Kind::Folder).await, Duration::from_secs(1)).await else { return };
+    let source = rig.create("prj_1").await;
+    let locked = rig.seal(&source, "opn_1").await.key;
+    for operation in ["opn_2", "opn_3"] {
+        rig.seal(&source, operation).await;
+    }
+    rig.restart_without_state().await;
+    // An object is not deleted if the file of its unfinished upload is a folder, or if its own folder is a file.
+    let orphans = ["prj_1/20200101T000000Z-1.dump", "prj_1/20200101T000000Z-2.dump"];
+    for orphan in orphans {
+        fs::write(rig.store_file(orphan), "x").unwrap();
+    }
+    let folders = [locked.as_str(), orphans[0]].map(|key| rig.store_file(&format!("{key}#1")));
+    for folder in &folders {
+        fs::create_dir(folder).unwrap();
+    }
+    fs::write(rig.store_file("prj_1/file"), "").unwrap();
+    // The objects of this project can be neither listed nor read.
+    fs::create_dir(rig.store_file("prj_2")).unwrap();
+    symlink("loop", rig.store_file("prj_2/loop")).unwrap();
+    for statement in [
+        interrupted("prj_1/file/1").as_str(),
+        interrupted("prj_1/later").as_str(),
+        UNREADABLE,
+        "UPDATE svc.dumps SET created_at = now() - interval '32 days' WHERE cause = 'opn_1'",
+        "UPDATE svc.dumps SET created_at = now() - interval '31 days' WHERE cause = 'opn_2'",
+        "UPDATE svc.dumps SET checked_at = now() - interval '1 month' WHERE cause = 'opn_3'",
+    ] {
+        rig.admin.batch_execute(statement).await.unwrap();
+    }
+    rig.apply_state();
+    rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key = 'prj_1/later' OR cause = 'opn_2'", 0).await;
+    let checked = "SELECT count(*) FROM svc.dumps WHERE cause = 'opn_3' AND checked_at > now() - interval '1 hour'";
+    rig.wait_for(checked, 1).await;
+    until("the end of the orphan", || !rig.store_file(orphans[1]).exists()).await;
+    let kept = "SELECT count(*) FROM svc.dumps WHERE key IN ('prj_1/file/1', 'prj_2/loop') OR cause = 'opn_1'";
+    assert_eq!(rig.count(kept).await, 3);
+    assert!(rig.store_file(orphans[0]).exists());
+
+    for folder in &folders {
+        fs::remove_dir(folder).unwrap();
+    }
+    fs::remove_file(rig.store_file("prj_1/file")).unwrap();
+    fs::remove_file(rig.store_file("prj_2/loop")).unwrap();
+    rig.wait_for("SELECT count(*) FROM svc.dumps WHERE NOT stored OR cause = 'opn_1'", 0).await;
+    rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key = 'prj_2/loop' AND damaged", 1).await;
+    until("the end of the orphan", || !rig.store_file(orphans[0]).exists()).await;
 }
 
 /// Tests that a clock that is set forward does not end a retention.
