@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use protocol::{
-    Certificates, Change, Database, DeletedStorage, Desired, DesiredPart as _, Digest, Platform, Site, UnavailablePart,
+    Certificates, Change, Database, DeletedBackups, DeletedStorage, Desired, DesiredPart as _, Digest, Platform, Site,
+    UnavailablePart,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ pub struct DesiredUpdate {
     pub environments: BTreeMap<String, EnvironmentChanges>,
     /// The changes of the part `deletedStorage`.
     pub deleted_storage: Vec<DeletedPrefixChange>,
-    /// The changes of the part `database`. This part is also a part of the environment.
+    /// The changes of the parts `database`, which is also a part of the environment, and `deletedBackups`.
     pub databases: DatabaseChanges,
     /// The changes of the part `certificates`, with the certificates that no project owns.
     pub certificates: CertificateChanges,
@@ -133,6 +134,8 @@ impl DesiredUpdate {
             self.deleted_storage.push((project.clone(), deleted));
         } else if let Some(certificates) = change.read::<Certificates>()? {
             self.certificates.changed.push((project.clone(), certificates));
+        } else if change.read::<DeletedBackups>()?.flatten().is_some() {
+            self.databases.deleted_backups.insert(project.clone());
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Observed states, for the control plane and the project's members.
 
 use protocol::{
-    DatabaseReport, DeletedStorageReport, DeploymentReport, DeploymentState, Report, ReportKind, StorageReport,
+    DatabaseReport, DeletedBackupsReport, DeletedStorageReport, DeploymentReport, DeploymentState, Report, ReportKind,
+    StorageReport,
 };
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -64,6 +65,11 @@ impl Observer {
     /// Reports that the objects of a purged project were deleted.
     pub fn report_deleted_storage(&self, project: &str, report: &DeletedStorageReport) {
         self.send(Observation::new(project, String::new(), report));
+    }
+
+    /// Reports that the backups of a purged project were deleted.
+    pub fn report_deleted_backups(&self, project: &str) {
+        self.send(Observation::new(project, String::new(), &DeletedBackupsReport {}));
     }
 
     /// Sends a report, and waits until the control plane has accepted it. Returns false if the report was rejected, or

@@ -197,6 +197,10 @@ LEFT JOIN projects.projects p ON p.id = s.project_id
 LEFT JOIN convergence.parts c ON c.project_id = s.project_id AND c.part = 'deletedStorage' AND c.desired IS NOT NULL
 WHERE (p.id IS NULL) <> (c.project_id IS NOT NULL) OR (p.id IS NULL) <> (s.purged_at IS NOT NULL);
 
+-- an existing project whose backups must be deleted
+SELECT p.id, p.name FROM projects.projects p
+JOIN convergence.parts c ON c.project_id = p.id AND c.part = 'deletedBackups' AND c.desired IS NOT NULL;
+
 -- a created object without exactly one audit row
 WITH created AS MATERIALIZED (
     SELECT 'project.create' AS event, pg_temp.public_id('prj', p.id) AS target, p.org_id, '{}'::jsonb AS data

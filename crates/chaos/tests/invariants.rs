@@ -159,7 +159,7 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 90] = [
+const VIOLATIONS: [(&str, &str); 91] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -176,6 +176,11 @@ const VIOLATIONS: [(&str, &str); 90] = [
     ),
     ("a zone whose serial is behind", "UPDATE dns.zones SET serial = 6 WHERE org_id IS NOT NULL"),
     ("a desired-state part with a revision", "UPDATE convergence.nodes SET revision = 4"),
+    (
+        "an existing project whose backups",
+        "INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at) \
+             VALUES (md5('p')::uuid, 'deletedBackups', md5('n')::uuid, 0, '{}', now())",
+    ),
     ("a desired-state part whose node", "UPDATE convergence.parts SET node_id = NULL, revision = 0"),
     ("a secret whose version", "UPDATE resources.secrets SET version = 3 WHERE name = 'A'"),
     ("a secret whose version", "UPDATE resources.secrets SET name = 'C' WHERE name = 'B'"),

@@ -1,9 +1,13 @@
 //! Assignment of projects to home nodes.
 
 use kernel::{NodeId, ProjectId, Time};
+use protocol::{Database, DeletedBackups, DesiredPart as _};
 use store::{Connection, Error, Result};
 
 use crate::repository::{NodeRepository as _, PartRepository as _, PlacementRepository as _};
+
+/// The parts that need a home node with a Postgres.
+pub(crate) const DATABASE_PARTS: [&str; 2] = [Database::NAME, DeletedBackups::NAME];
 
 /// Increases the node's revision. Returns the node with its new revision, or `None` if the node was revoked.
 pub(crate) async fn raise_revision(tx: &mut Connection, node: NodeId, by: i64) -> Result<Option<(NodeId, i64)>> {

@@ -5,14 +5,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kernel::{NodeId, ProjectId, Time};
-use protocol::{Database, DesiredPart};
+use protocol::DesiredPart;
 use serde_json::{Value, json};
 use store::{Connection, Store};
 
-use crate::assignment::{assign_home, raise_revision};
+use crate::assignment::{DATABASE_PARTS, assign_home, raise_revision};
 use crate::core::Core;
 use crate::error::ConvergenceError;
-use crate::repository::{PartRecord, PartRepository as _, PlacementRecord, PlacementRepository as _};
+use crate::repository::{
+    NodeRepository as _, PartRecord, PartRepository as _, PlacementRecord, PlacementRepository as _,
+};
 
 type Result<T> = std::result::Result<T, ConvergenceError>;
 
@@ -121,7 +123,8 @@ impl<P: DesiredPart> FinalPartWriter<P> {
 
     /// Writes the part of a deleted project. Call it before [`ProjectRemover::purge`], in the same transaction. The
     /// placement is kept until [`Self::end`]. If its node is revoked, the placement moves to another node like those of
-    /// other projects.
+    /// other projects. It also moves if the part needs a node with a Postgres and the home node has none, but not before
+    /// the end of the other final parts, whose work can be bound to the home node.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::Store`].
@@ -130,12 +133,26 @@ impl<P: DesiredPart> FinalPartWriter<P> {
         self.0.writer.write_final(tx, project, P::NAME, desired).await
     }
 
-    /// Deletes all rows of a purged project, after its node has done the work that the part describes.
+    /// Deletes the part of a purged project, after its node has done the work that the part describes. With the last
+    /// part, deletes all rows of the project. This is a no-op for a project without the part.
     ///
     /// # Errors
     /// Returns [`ConvergenceError::Store`].
     pub async fn end(&self, tx: &mut Connection, project: ProjectId) -> Result<()> {
-        Ok(tx.placement_delete(&[project]).await?)
+        let placement = tx.placement_lock(project).await?;
+        if !tx.part_delete(project, P::NAME).await? {
+            return Ok(());
+        }
+        tx.placement_purge(&[project]).await?;
+        // The next relist of a node with a Postgres assigns the project.
+        if let Some(home) = placement.and_then(|placement| placement.home)
+            && !tx.part_filter_desired(&[project], &DATABASE_PARTS).await?.is_empty()
+            && tx.part_count_desired(project).await? == 1
+            && !tx.node_has_database(home).await?
+        {
+            tx.placement_unassign(&[project]).await?;
+        }
+        Ok(())
     }
 }
 
@@ -213,7 +230,15 @@ impl StateWriter {
         desired: Value,
     ) -> Result<()> {
         let at = self.store.clock_rng().now();
-        let placement = lock_or_insert(tx, project, at, Some(at)).await?;
+        let mut placement = lock_or_insert(tx, project, at, Some(at)).await?;
+        if let Some(home) = placement.home
+            && DATABASE_PARTS.contains(&part)
+            && tx.part_count_desired(project).await? == 0
+            && !tx.node_has_database(home).await?
+        {
+            tx.placement_unassign(&[project]).await?;
+            placement.home = None;
+        }
         self.upsert(tx, placement, PartRecord { project, part, home: None, desired: Some(desired), at }).await
     }
 
@@ -231,7 +256,8 @@ impl StateWriter {
     /// Assigns a home node to the pending project of a part that is being written. Returns the node and its revision
     /// for this part.
     async fn assign(&self, tx: &mut Connection, part: &PartRecord) -> Result<Option<(NodeId, i64)>> {
-        let has_database = part.part == Database::NAME || tx.part_is_desired(part.project, Database::NAME).await?;
+        let has_database = DATABASE_PARTS.contains(&part.part)
+            || !tx.part_filter_desired(&[part.project], &DATABASE_PARTS).await?.is_empty();
         Ok(assign_home(tx, part.project, has_database, part.at).await?)
     }
 

@@ -52,7 +52,8 @@ pub enum Home {
     Deleted,
 }
 
-/// The part `database` of the desired state. [`crate::PartValues`] loads its value.
+/// The part `database` of the desired state, and `deletedBackups` after the purge of the project.
+/// [`crate::PartValues`] loads the value of `database`.
 #[async_trait]
 pub trait DesiredPart: Send + Sync {
     /// Publishes a change of the part in the caller's transaction. Returns false if the project was deleted.
@@ -60,6 +61,12 @@ pub trait DesiredPart: Send + Sync {
 
     /// Removes the part in the caller's transaction.
     async fn withdraw(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
+
+    /// Publishes that the home node must delete the backups of a purged project, in the caller's transaction.
+    async fn publish_deletion(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
+
+    /// Ends the deletion of the backups, in the caller's transaction. This is a no-op if it was not published.
+    async fn end_deletion(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()>;
 }
 
 /// Access to organizations.

@@ -104,6 +104,7 @@ pub(crate) enum AnyPart {
     Site(crate::Site),
     Storage(crate::Storage),
     DeletedStorage(crate::DeletedStorage),
+    DeletedBackups(crate::DeletedBackups),
 }
 
 impl Platform {

@@ -9,6 +9,7 @@
 
 mod ai;
 mod auth;
+mod backups;
 mod basic;
 mod bounded;
 mod certificates;
@@ -27,6 +28,7 @@ pub use ai::{
     AdmittedCall, Ai, AiAdmission, AiCallRequest, AiSettlements, AiUsage, EndedCall, OpenCall, RefusalCode, RefusedCall,
 };
 pub use auth::{Auth, AuthBrand, AuthProvider, AuthProviderKind};
+pub use backups::{DeletedBackups, DeletedBackupsReport};
 pub use basic::basic_password;
 pub use certificates::{Certificate, CertificateReference, Certificates, ChallengeResponse};
 pub use cookie::cookie_values;

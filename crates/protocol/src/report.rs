@@ -112,6 +112,7 @@ pub(crate) enum AnyReport {
     Generation(crate::GenerationReport),
     Storage(crate::StorageReport),
     DeletedStorage(crate::DeletedStorageReport),
+    DeletedBackups(crate::DeletedBackupsReport),
 }
 
 impl Report {

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::backup::FullState;
 use super::project::Project;
 use super::revoked_roles::empty_roles;
 use super::sweep::{Swept, remove_tombstones, sweep};
@@ -109,7 +110,7 @@ impl Manager {
     }
 
     fn apply(&mut self, changes: DatabaseChanges) {
-        let DatabaseChanges { is_full, changed, kept, is_restored, is_authorized } = changes;
+        let DatabaseChanges { is_full, changed, kept, deleted_backups, is_restored, is_authorized } = changes;
         if let Some(is_authorized) = is_authorized {
             self.shared.is_authorized.send_replace(is_authorized);
         }
@@ -132,7 +133,8 @@ impl Manager {
             self.set(project, database.map_or(gone, |database| DesiredDatabase::Present(Arc::new(database))));
         }
         if is_full {
-            self.shared.backups.complete_desired(self.kept.clone());
+            let unavailable = self.kept.clone();
+            self.shared.backups.complete_desired(FullState { unavailable, deleted: deleted_backups });
             // The tasks are woken after the parts are set, so that they report the new state.
             self.shared.statuses.repeat();
             for handle in self.projects.values() {

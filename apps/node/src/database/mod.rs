@@ -84,6 +84,8 @@ pub struct DatabaseChanges {
     pub changed: Vec<(String, Option<Database>)>,
     /// The projects whose part is unavailable. Their databases stay unchanged.
     pub kept: BTreeSet<String>,
+    /// The projects with the part `deletedBackups`. They are applied with the next full state.
+    pub deleted_backups: BTreeSet<String>,
     /// Whether the control plane was restored from a backup. A full state follows.
     pub is_restored: bool,
     /// Whether the control plane accepts the credential of the node; `None` if this did not change. While the control

@@ -6,8 +6,8 @@ use convergence::ReportReceiver;
 use databases::{DatabaseExport, Databases, Observation, Progress};
 use kernel::ProjectId;
 use protocol::{
-    CompletedPhase, DatabaseReport, ExportReport, FailedExport, FailedOperation, GenerationReport, OperationReport,
-    StoredExport,
+    CompletedPhase, DatabaseReport, DeletedBackupsReport, ExportReport, FailedExport, FailedOperation,
+    GenerationReport, OperationReport, StoredExport,
 };
 use store::Connection;
 
@@ -50,6 +50,13 @@ impl ReportReceiver<ExportReport> for ReportsPort {
             Ok(export) => self.0.export_report(tx, project, export, result).await,
             Err(_) => dropped(project, "export"),
         }
+    }
+}
+
+#[async_trait]
+impl ReportReceiver<DeletedBackupsReport> for ReportsPort {
+    async fn receive(&self, tx: &mut Connection, project: ProjectId, _: DeletedBackupsReport) -> store::Result<()> {
+        self.0.backups_deleted(tx, project).await
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use convergence::{
-    Builder, ConvergenceError, DatabaseHome, DatabasePlacements, PartSource, PlacementState, SourcedPartWriter,
+    Builder, ConvergenceError, DatabaseHome, DatabasePlacements, FinalPartWriter, PartSource, PlacementState,
+    SourcedPartWriter,
 };
 use databases::{Databases, Home, Notice, PartValues, Phase, Ports};
 use kernel::{Limits, OrgId, ProjectId};
 use orgs::Orgs;
-use protocol::{Database, DatabaseReport, ExportReport, GenerationReport};
+use protocol::{Database, DatabaseReport, DeletedBackups, DeletedBackupsReport, ExportReport, GenerationReport};
 use resources::GrantRepository as _;
 use store::{Connection, Store};
 
@@ -29,9 +30,13 @@ pub(super) fn wire(
     background: &mut Background,
 ) -> anyhow::Result<Databases> {
     let values = ValuesPort { values: PartValues::new(store.clone()), limits: config.limits };
+    let part = PartPort {
+        database: convergence.register_sourced_part(Arc::new(values))?,
+        deleted_backups: convergence.register_final_part()?,
+    };
     let ports = Ports {
         placements: Arc::new(PlacementsPort(convergence.database_placements())),
-        part: Arc::new(PartPort(convergence.register_sourced_part(Arc::new(values))?)),
+        part: Arc::new(part),
         organizations: Arc::new(OrgsPort(orgs.clone())),
         grants: Arc::new(GrantsPort),
     };
@@ -39,7 +44,8 @@ pub(super) fn wire(
     let reports = Arc::new(ReportsPort(databases.clone()));
     convergence.register_receiver::<DatabaseReport>(reports.clone())?;
     convergence.register_receiver::<GenerationReport>(reports.clone())?;
-    convergence.register_receiver::<ExportReport>(reports)?;
+    convergence.register_receiver::<ExportReport>(reports.clone())?;
+    convergence.register_receiver::<DeletedBackupsReport>(reports)?;
     background.job(Job::every(HOUR, "databases.purge_expired"), databases.clone(), async |databases| {
         databases.purge().await.map(drop)
     });
@@ -112,12 +118,15 @@ impl databases::Placements for PlacementsPort {
     }
 }
 
-struct PartPort(SourcedPartWriter<Database>);
+struct PartPort {
+    database: SourcedPartWriter<Database>,
+    deleted_backups: FinalPartWriter<DeletedBackups>,
+}
 
 #[async_trait]
 impl databases::DesiredPart for PartPort {
     async fn publish(&self, tx: &mut Connection, project: ProjectId) -> store::Result<bool> {
-        match self.0.write(tx, project).await {
+        match self.database.write(tx, project).await {
             Ok(()) => Ok(true),
             Err(ConvergenceError::ProjectDeleted) => Ok(false),
             Err(error) => Err(error.into_store_error()),
@@ -125,7 +134,16 @@ impl databases::DesiredPart for PartPort {
     }
 
     async fn withdraw(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
-        self.0.remove(tx, project).await.map_err(|error| error.into_store_error())
+        self.database.remove(tx, project).await.map_err(|error| error.into_store_error())
+    }
+
+    async fn publish_deletion(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        let published = self.deleted_backups.write(tx, project, &DeletedBackups {}).await;
+        published.map_err(|error| error.into_store_error())
+    }
+
+    async fn end_deletion(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.deleted_backups.end(tx, project).await.map_err(|error| error.into_store_error())
     }
 }
 

@@ -61,17 +61,18 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     let mail_hook = mail::wire_hook(config, &mail)?;
     let certificates = certificates::wire(config, &store, (&orgs, &dns, &mut convergence), &mut background)?;
     let handshaker = tls::wire(config, &certificates, &registry, &mut background)?;
+    let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let dependencies = projects::Dependencies {
         orgs: &orgs,
         convergence: &mut convergence,
         dns: &dns,
         resources: &resources,
+        databases: &databases,
         git: &git,
         mail: &mail,
         certificates: &certificates,
     };
     let projects = projects::wire(config, &store, dependencies, &mut background)?;
-    let databases = databases::wire(config, &store, &orgs, &mut convergence, &mut background)?;
     let oauth = oauth::wire(config, &store, &mut background)?;
     let billing = billing::wire(config, &store, &orgs, &mut background)?;
     let domains = domains::wire(config, &store, (&orgs, &dns), &mut background)?;

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use certificates::Certificates;
 use convergence::{Builder, PartWriter, ProjectRemover, ReportReceiver};
+use databases::Databases;
 use dns::{Dns, LinkResult};
 use gateway::http::without_write_permit;
 use git::Repositories;
@@ -37,6 +38,7 @@ pub(super) struct Dependencies<'a> {
     pub(super) convergence: &'a mut Builder,
     pub(super) dns: &'a Dns,
     pub(super) resources: &'a Resources,
+    pub(super) databases: &'a Databases,
     pub(super) git: &'a Repositories,
     pub(super) mail: &'a Mail,
     pub(super) certificates: &'a Certificates,
@@ -55,13 +57,14 @@ pub(super) fn wire(
         own_domains: config.own_domains.clone(),
     };
     let resolver = Resolver::new(config.dns_resolver).map_err(|error| DNS_RESOLVER.malformed(error))?;
-    let Dependencies { orgs, convergence, dns, resources, git, mail, certificates } = dependencies;
+    let Dependencies { orgs, convergence, dns, resources, databases, git, mail, certificates } = dependencies;
     let (site_part, removal) = (convergence.register_part()?, convergence.project_remover());
     let pushes = PushesPort(git.clone());
     let placements = ConvergencePort {
         site: site_part,
         removal,
         resources: resources.clone(),
+        databases: databases.clone(),
         git: git.clone(),
         mail: mail.clone(),
         certificates: certificates.clone(),
@@ -135,6 +138,7 @@ struct ConvergencePort {
     site: PartWriter<Site>,
     removal: ProjectRemover,
     resources: Resources,
+    databases: Databases,
     git: Repositories,
     mail: Mail,
     certificates: Certificates,
@@ -167,9 +171,11 @@ impl projects::Placements for ConvergencePort {
     }
 
     async fn purge(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
-        // These calls keep the placement of a project whose objects must still be deleted.
+        // These calls keep the placement of a project whose objects must still be deleted. The storage comes first:
+        // its home node, which can have a separate store, deletes it before the placement moves to a node with a Postgres.
         let projects = [project];
         self.resources.storage_purge(tx, &projects).await?;
+        self.databases.backups_purge(tx, project).await?;
         self.mail.purge(tx, &projects).await?;
         self.removal.purge(tx, &projects).await.map_err(IntoStoreError::into_store_error)
     }

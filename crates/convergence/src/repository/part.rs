@@ -47,8 +47,8 @@ pub trait PartRepository {
     /// Gives a desired part of a locked placement a new revision of its home node.
     async fn part_set_revision(&mut self, project: ProjectId, part: &str, revision: i64, at: Time) -> Result<()>;
 
-    /// Returns the given projects for which the part is desired.
-    async fn part_filter_desired(&mut self, projects: &[ProjectId], part: &str) -> Result<Vec<ProjectId>>;
+    /// Returns the given projects for which one of the parts is desired.
+    async fn part_filter_desired(&mut self, projects: &[ProjectId], parts: &[&str]) -> Result<Vec<ProjectId>>;
 
     /// Counts the parts of these projects.
     async fn part_count(&mut self, projects: &[ProjectId]) -> Result<i64>;
@@ -59,6 +59,9 @@ pub trait PartRepository {
     /// Removes all parts of a locked placement from the desired state. Each part gets a revision above `after`. `after`
     /// is `None` for a pending placement.
     async fn part_remove_all(&mut self, project: ProjectId, after: Option<i64>, at: Time) -> Result<()>;
+
+    /// Deletes the part of a project whose placement is locked. Returns false if the project does not have it.
+    async fn part_delete(&mut self, project: ProjectId, part: &str) -> Result<bool>;
 
     /// Returns the first parts of a node's desired state that changed after `since`, in one snapshot. Returns `None` if
     /// the node does not exist.
@@ -117,8 +120,9 @@ impl PartRepository for Connection {
         Ok(())
     }
 
-    async fn part_filter_desired(&mut self, projects: &[ProjectId], part: &str) -> Result<Vec<ProjectId>> {
-        let desired = parts::project_id.eq_any(projects).and(parts::part.eq(part)).and(parts::desired.is_not_null());
+    async fn part_filter_desired(&mut self, projects: &[ProjectId], parts: &[&str]) -> Result<Vec<ProjectId>> {
+        let is_one = parts::part.eq_any(parts.iter().copied());
+        let desired = parts::project_id.eq_any(projects).and(is_one).and(parts::desired.is_not_null());
         Ok(parts::table.filter(desired).select(parts::project_id).load(self).await?)
     }
 
@@ -138,6 +142,10 @@ impl PartRepository for Connection {
             .bind::<Uuid, _>(project);
         Prepared(remove).execute(self).await?;
         Ok(())
+    }
+
+    async fn part_delete(&mut self, project: ProjectId, part: &str) -> Result<bool> {
+        Ok(diesel::delete(parts::table.find((project, part))).execute(self).await? == 1)
     }
 
     async fn desired_since(&mut self, node: NodeId, since: i64) -> Result<Option<StoredState>> {

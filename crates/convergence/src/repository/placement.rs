@@ -28,9 +28,6 @@ pub trait PlacementRepository {
     /// Marks a locked placement as ended, because its project was deleted.
     async fn placement_end(&mut self, project: ProjectId, at: Time) -> Result<()>;
 
-    /// Deletes the placements and the parts of these projects.
-    async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()>;
-
     /// Deletes the placements of the given projects, with all their parts. Skips projects that have a desired part.
     async fn placement_purge(&mut self, projects: &[ProjectId]) -> Result<()>;
 
@@ -116,11 +113,6 @@ impl PlacementRepository for Connection {
     async fn placement_end(&mut self, project: ProjectId, at: Time) -> Result<()> {
         let end = diesel::update(placements::table.find(project)).set(placements::ended_at.eq(at));
         Prepared(end).execute(self).await?;
-        Ok(())
-    }
-
-    async fn placement_delete(&mut self, projects: &[ProjectId]) -> Result<()> {
-        diesel::delete(placements::table.filter(placements::project_id.eq_any(projects))).execute(self).await?;
         Ok(())
     }
 

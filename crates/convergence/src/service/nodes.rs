@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use kernel::audit::{Actor, Event};
 use kernel::{NodeId, ProjectId, Token, TokenKind};
-use protocol::{Database, DesiredPart as _};
 use serde_json::json;
 use store::{BATCH_SIZE, Connection, Outcome, Store, is_full_batch};
 
 use super::Result;
-use crate::assignment::assign_to_node;
+use crate::assignment::{DATABASE_PARTS, assign_to_node};
 use crate::core::{Core as _, EmbeddedCore};
 use crate::error::ConvergenceError;
 use crate::model::{NewNode, Node, NodeKind, NodeName, NodeView, Revocation};
@@ -122,7 +121,7 @@ impl Nodes {
                 let node = tx.node_find(name.as_str()).await?.ok_or_else(not_found)?;
                 let projects = tx.placement_lock_by_node(node.id, BATCH_SIZE).await?;
                 let is_complete = !is_full_batch(projects.len());
-                let with_database = tx.part_filter_desired(&projects, Database::NAME).await?;
+                let with_database = tx.part_filter_desired(&projects, &DATABASE_PARTS).await?;
                 let mut loads = tx.node_loads(node.id, now).await?;
                 let mut by_home: BTreeMap<Option<NodeId>, Vec<ProjectId>> = BTreeMap::new();
                 for project in projects {
@@ -180,7 +179,7 @@ impl Nodes {
 pub(super) async fn assign_pending(tx: &mut Connection, node: NodeId) -> Result<usize> {
     let mut pending = tx.placement_list_pending().await?;
     if !tx.node_has_database(node).await? {
-        let with_database = tx.part_filter_desired(&pending, Database::NAME).await?;
+        let with_database = tx.part_filter_desired(&pending, &DATABASE_PARTS).await?;
         pending.retain(|project| !with_database.contains(project));
     }
     assign_to_node(tx, node, &pending, 0).await?.ok_or(ConvergenceError::UnknownNode)?;

@@ -45,6 +45,9 @@ pub trait ProjectRepository {
     /// Creates the counters of a project that has none yet.
     async fn sequence_create(&mut self, project: ProjectId) -> Result<()>;
 
+    /// Returns whether a generation of the project was ever reported, even if it is no longer listed.
+    async fn sequence_has_generation(&mut self, project: ProjectId) -> Result<bool>;
+
     /// Increases the revision of the project's part and returns it.
     async fn revision_raise(&mut self, project: ProjectId) -> Result<i64>;
 
@@ -83,6 +86,11 @@ impl ProjectRepository for Connection {
         let insert = diesel::insert_into(sequences::table).values(row).on_conflict(sequences::project_id).do_nothing();
         Prepared(insert).execute(self).await?;
         Ok(())
+    }
+
+    async fn sequence_has_generation(&mut self, project: ProjectId) -> Result<bool> {
+        let numbered = sequences::table.find(project).filter(sequences::last_seq.gt(0));
+        Ok(diesel::select(diesel::dsl::exists(numbered)).get_result(self).await?)
     }
 
     async fn revision_raise(&mut self, project: ProjectId) -> Result<i64> {

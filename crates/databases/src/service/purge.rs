@@ -1,7 +1,7 @@
 //! Background jobs. Every server of an installation runs them, so runs may overlap.
 
 use kernel::audit::{Actor, Event};
-use kernel::{NamedProject, Time};
+use kernel::{NamedProject, ProjectId, Time};
 use serde_json::json;
 use store::{Connection, Outcome, is_full_batch};
 
@@ -10,7 +10,7 @@ use super::{DAY, Databases, Result};
 use crate::ports::Notice;
 use crate::repository::{
     BackupDays, DatabaseRange, ExportRepository as _, GenerationRepository as _, OperationRepository as _,
-    ReportRepository as _, StaleBackup, TokenRepository as _,
+    ProjectRepository as _, ReportRepository as _, StaleBackup, TokenRepository as _,
 };
 
 /// The number of days for which ended operations are kept.
@@ -69,6 +69,27 @@ impl Databases {
                 Ok(Outcome::Changed(rows, Event::of_platform("database.purge", "databases".to_owned(), data)))
             })
             .await
+    }
+
+    /// Begins to delete the backups of a purged project, in the transaction that purges it. This is a no-op for a
+    /// project without a reported generation: its node has no backup store, or never completed a backup.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn backups_purge(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        if tx.sequence_has_generation(project).await? {
+            self.ports.part.publish_deletion(tx, project).await?;
+        }
+        Ok(())
+    }
+
+    /// Receives the report that no backup of a purged project exists any more, in the transaction that accepts it.
+    /// Ignores a report about another project, and a repeated report.
+    ///
+    /// # Errors
+    /// Returns an error if Postgres is unavailable.
+    pub async fn backups_deleted(&self, tx: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.ports.part.end_deletion(tx, project).await
     }
 
     /// Notifies the organizations of databases whose backups became too old, and returns their number.

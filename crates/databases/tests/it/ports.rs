@@ -85,6 +85,8 @@ pub struct Node(Arc<Mutex<Vec<Update>>>);
 pub enum Update {
     Published(ProjectId),
     Withdrawn(ProjectId),
+    DeletionPublished(ProjectId),
+    DeletionEnded(ProjectId),
 }
 
 impl Node {
@@ -105,6 +107,16 @@ impl DesiredPart for Node {
 
     async fn withdraw(&self, _: &mut Connection, project: ProjectId) -> store::Result<()> {
         self.0.lock().unwrap().push(Update::Withdrawn(project));
+        Ok(())
+    }
+
+    async fn publish_deletion(&self, _: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.0.lock().unwrap().push(Update::DeletionPublished(project));
+        Ok(())
+    }
+
+    async fn end_deletion(&self, _: &mut Connection, project: ProjectId) -> store::Result<()> {
+        self.0.lock().unwrap().push(Update::DeletionEnded(project));
         Ok(())
     }
 }

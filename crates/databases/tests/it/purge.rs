@@ -2,8 +2,10 @@
 
 use databases::{DatabaseError, GenerationKind, Phase};
 use kernel::Limits;
+use store::Connection;
 
 use crate::kit::{Kit, code, record};
+use crate::ports::Update;
 
 const DAY: i64 = 24 * 3600;
 
@@ -53,6 +55,24 @@ async fn generations_of_a_deleted_project_stay_30_days() {
     kit.advance(29 * DAY);
     assert_eq!(kit.databases.purge().await.unwrap(), 0);
     assert_eq!(kit.db_number("SELECT count(*) FROM databases.generations").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purge_of_a_project_deletes_its_backups_if_it_ever_had_a_generation() {
+    let kit = Kit::start().await;
+    let (without, _) = kit.database("blog").await;
+    let (at, _) = kit.database("shop").await;
+    kit.scheduled(at).await;
+    kit.db_execute("DELETE FROM databases.generations").await;
+    kit.node.take_updates();
+    for project in [at.project, without.project] {
+        let purge = async |tx: &mut Connection| kit.databases.backups_purge(tx, project).await;
+        kit.store.transaction_unaudited(purge).await.unwrap();
+    }
+    let report = async |tx: &mut Connection| kit.databases.backups_deleted(tx, at.project).await;
+    kit.store.transaction_unaudited(report).await.unwrap();
+    let expected = [Update::DeletionPublished(at.project), Update::DeletionEnded(at.project)];
+    assert_eq!(kit.node.take_updates(), expected);
 }
 
 /// Inserts 2500 final generations of an earlier database, one per second from the current time on.

@@ -83,6 +83,14 @@ impl Archives {
         }
     }
 
+    /// Deletes the unfinished uploads of a project ([`Store::delete_unfinished`]).
+    pub async fn delete_unfinished(&self, project: &str) -> Result<()> {
+        for folder in [project.to_owned(), format!("{project}/exports")] {
+            self.0.delete_unfinished(&folder, |_| true).await?;
+        }
+        Ok(())
+    }
+
     /// Lists the archives of a project, including its exports.
     pub async fn list(&self, project: &str) -> Result<Vec<ListedArchive>> {
         let listed = self.0.objects.list(Some(&Path::from(project)));

@@ -11,11 +11,21 @@ use tokio::sync::watch;
 #[derive(Default)]
 pub struct DesiredParts(watch::Sender<Parts>);
 
+/// The projects in a full state of the control plane.
+#[derive(Debug, Default)]
+pub struct FullState {
+    /// The projects whose part is missing, because the control plane could not provide it. Their objects are not
+    /// deleted.
+    pub unavailable: BTreeSet<String>,
+    /// The purged projects whose objects must be deleted.
+    pub deleted: BTreeSet<String>,
+}
+
 #[derive(Default)]
 struct Parts {
     by_project: HashMap<String, Arc<Database>>,
-    /// The projects whose part is missing in the last full state, because the control plane could not provide it.
-    unavailable: BTreeSet<String>,
+    /// The last full state.
+    full: FullState,
     /// Whether a full state was applied since the start. Before that, the parts come from the node's own copy, which
     /// can be incomplete or old.
     is_complete: bool,
@@ -25,7 +35,7 @@ impl DesiredParts {
     /// Records the database part of a project; `None` if the project has no desired database.
     pub fn set(&self, project: &str, part: Option<&Arc<Database>>) {
         self.0.send_modify(|parts| {
-            parts.unavailable.remove(project);
+            parts.full.unavailable.remove(project);
             match part {
                 Some(part) => parts.by_project.insert(project.to_owned(), Arc::clone(part)),
                 None => parts.by_project.remove(project),
@@ -33,10 +43,10 @@ impl DesiredParts {
         });
     }
 
-    /// Records that a full state was applied. `unavailable` names the projects whose part is missing in it.
-    pub fn complete(&self, unavailable: BTreeSet<String>) {
+    /// Records that a full state was applied.
+    pub fn complete(&self, state: FullState) {
         self.0.send_modify(|parts| {
-            parts.unavailable = unavailable;
+            parts.full = state;
             parts.is_complete = true;
         });
     }
@@ -54,7 +64,17 @@ impl DesiredParts {
             let operation = part.operation.as_ref().and_then(|operation| operation.generation.as_ref());
             part.source.iter().chain(operation).any(|reference| reference.key == key)
         };
-        parts.unavailable.contains(project) || parts.by_project.get(project).is_some_and(|part| names(part))
+        parts.full.unavailable.contains(project) || parts.by_project.get(project).is_some_and(|part| names(part))
+    }
+
+    /// Returns the purged projects.
+    pub fn deleted(&self) -> BTreeSet<String> {
+        self.0.borrow().full.deleted.clone()
+    }
+
+    /// Returns whether all objects of a project must be deleted.
+    pub fn is_deleted(&self, project: &str) -> bool {
+        self.0.borrow().full.deleted.contains(project)
     }
 
     /// Returns, for each project, the days for which scheduled generations are kept.

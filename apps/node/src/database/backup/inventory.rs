@@ -1,6 +1,6 @@
 //! The comparison of the records with the objects in the store.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use daemon::error_chain;
@@ -18,18 +18,21 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Service {
     /// Finds recorded objects that are missing or have another size. Deletes old objects without a record, which remain
-    /// if the node loses its own database. If the store fails to list a project, continues with the others. Returns
-    /// whether all projects were listed.
+    /// if a node loses its own database, or is revoked. Also deletes all objects of purged projects that have no record.
+    /// Keeps the objects of other projects without a desired database, whose retention is not known here. If the store
+    /// fails to list a project, continues with the others. Returns whether all projects were listed.
     pub(super) async fn compare_store(&self) -> Result<bool> {
-        let mut projects: HashMap<String, u32> = HashMap::new();
+        let mut projects: BTreeMap<String, Option<u32>> = BTreeMap::new();
         for row in self.connect().await?.query("SELECT DISTINCT project FROM svc.dumps", &[]).await? {
-            projects.insert(row.try_get(0)?, 0);
+            projects.insert(row.try_get(0)?, None);
         }
-        projects.extend(self.desired.backup_days());
+        projects.extend(self.desired.deleted().into_iter().map(|project| (project, None)));
+        let desired = self.desired.backup_days().into_iter();
+        projects.extend(desired.map(|(project, days)| (project, Some(days.saturating_add(1).max(ORPHAN_DAYS)))));
         let mut is_complete = true;
-        for (project, backup_days) in projects {
-            match self.compare_project(&project, backup_days.saturating_add(1).max(ORPHAN_DAYS)).await {
-                Err(error @ BackupError::Store(_)) => {
+        for (project, orphan_days) in projects {
+            match self.compare_project(&project, orphan_days).await {
+                Err(error @ (BackupError::Store(_) | BackupError::Io(_))) => {
                     is_complete = false;
                     tracing::warn!(project, error = error_chain(error), "failed to list the backups of a project");
                 }
@@ -39,7 +42,7 @@ impl Service {
         Ok(is_complete)
     }
 
-    async fn compare_project(&self, project: &str, orphan_days: u32) -> Result<()> {
+    async fn compare_project(&self, project: &str, orphan_days: Option<u32>) -> Result<()> {
         // The records are read before the listing. The listing then contains all their objects, because only this task
         // deletes objects.
         let dumps = self.dumps("stored AND NOT damaged AND project = $1", &[&project]).await?;
@@ -59,20 +62,28 @@ impl Service {
         let keys = self.connect().await?.query("SELECT key FROM svc.dumps WHERE project = $1", &[&project]).await?;
         let keys = keys.iter().map(|row| row.try_get(0)).collect::<std::result::Result<HashSet<String>, _>>()?;
         let orphans: Vec<&ListedArchive> = listed.into_values().filter(|it| !keys.contains(&it.key)).collect();
-        self.delete_orphans(project, &orphans, orphan_days).await
+        self.delete_orphans(project, &orphans, orphan_days).await?;
+        if self.desired.is_deleted(project) && self.archives.list(project).await?.is_empty() {
+            self.archives.delete_unfinished(project).await?;
+            self.observer.report_deleted_backups(project);
+        }
+        Ok(())
     }
 
-    async fn delete_orphans(&self, project: &str, orphans: &[&ListedArchive], orphan_days: u32) -> Result<()> {
+    async fn delete_orphans(&self, project: &str, orphans: &[&ListedArchive], orphan_days: Option<u32>) -> Result<()> {
         if !is_plausible(&*self.connect().await?, &self.clock).await? {
             return Ok(());
         }
         let now = clock::now();
         let age = |created_at: SystemTime| now.duration_since(created_at).unwrap_or_default();
         for orphan in orphans {
-            let is_old = orphan.created_at.is_some_and(|created_at| age(created_at) > DAY * orphan_days);
-            if is_old && !self.is_needed(project, &orphan.key) && self.delete_archive(&orphan.key).await {
+            let is_old = orphan.created_at.zip(orphan_days).is_some_and(|(at, days)| age(at) > DAY * days);
+            // The deletion of a purged project stops if the control plane is restored from a backup in which the project
+            // exists.
+            let is_surplus = is_old || self.desired.is_deleted(project);
+            if is_surplus && !self.is_needed(project, &orphan.key) && self.delete_archive(&orphan.key).await {
                 self.metrics.count_removed("orphaned");
-                tracing::info!(key = orphan.key, "deleted an old object without a record");
+                tracing::info!(key = orphan.key, "deleted an object without a record");
             }
         }
         Ok(())

@@ -35,7 +35,6 @@ mod upkeep;
 mod verify;
 mod version;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -70,6 +69,7 @@ use crate::clock::{self, ReferenceClock};
 use crate::in_use::InUse;
 use crate::observe::Observer;
 
+pub use self::desired::FullState;
 pub use self::error::{BackupError, failure_text, report_text};
 pub use self::metrics::BackupMetrics;
 
@@ -245,10 +245,11 @@ impl Backups {
     }
 
     /// Records that a full state of the control plane was applied. No object is deleted before the first full state.
-    /// Objects of the projects in `unavailable`, whose part is missing in this state, are not deleted either.
-    pub fn complete_desired(&self, unavailable: BTreeSet<String>) {
+    pub fn complete_desired(&self, state: FullState) {
         if let Some(service) = &self.service {
-            service.desired.complete(unavailable);
+            service.desired.complete(state);
+        } else if !state.deleted.is_empty() {
+            tracing::warn!("cannot delete the backups of purged projects without a store; set SVC_NODE_BACKUPS");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 
 use protocol::{DatabaseOperationKind, OperationPhase};
+use serde_json::json;
 
 use super::kit::{Kit, PASSWORD, eventually, number, tombstones};
 
@@ -118,6 +119,34 @@ async fn unlisted_database_is_closed_at_once_and_removed_after_a_day() {
     admin.batch_execute(past).await.unwrap();
     kit.restart_node_after_kill();
     eventually("the tombstone", async || tombstones(&admin).await.len() == 1).await;
+}
+
+/// Tests a node that has no records of backups, because another node made them or its own Postgres was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_of_purged_projects_are_deleted_without_records() {
+    let interval = ("SVC_NODE_BACKUP_INTERVAL".to_owned(), "1s".to_owned());
+    let Some(mut kit) = Kit::start_with(vec![interval]).await else { return };
+    kit.enable("prj_a").await;
+    kit.node.kill();
+    let backups = kit.dir.path().join("backups");
+    let names = ["20200101T000000Z-1.dump", "29990101T000000Z-2.dump", "29990101T000000Z-3.dump#1"];
+    for project in ["prj_b", "prj_c", "prj_d"] {
+        fs::create_dir(backups.join(project)).unwrap();
+        for name in names {
+            fs::write(backups.join(project).join(name), "x").unwrap();
+        }
+    }
+    // The database of this project was deleted. The control plane can still list the backups of the other node.
+    let record = "
+        INSERT INTO svc.dumps (key, project, database, kind, epoch, created_at, stored, size_bytes, sha256, days)
+        VALUES ('prj_b/29990101T000000Z-2.dump', 'prj_b', 'dbs_b', 'export', 1, now(), true, 1, '', 7)";
+    kit.superuser("svc_node").await.batch_execute(record).await.unwrap();
+    // This project was purged.
+    kit.core.set_part("prj_c", "deletedBackups", json!({}));
+    kit.restart_node_after_kill();
+    eventually("the report", async || kit.core.last_report_of("prj_c", "deletedBackups") == Some(json!({}))).await;
+    let exist = |project: &str| names.map(|name| backups.join(project).join(name).exists());
+    assert_eq!(["prj_b", "prj_c", "prj_d"].map(exist), [[true; 3], [false; 3], [true; 3]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

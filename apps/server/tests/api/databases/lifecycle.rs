@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::kit::Kit;
 use super::{CONNECT, DATABASE, GENERATIONS, PROJECT, TOKENS};
+use crate::support::eventually;
 
 async fn delete_project(kit: &Kit) -> u16 {
     let confirm = json!({ "confirm": "site" });
@@ -46,6 +47,30 @@ async fn deleted_project_loses_its_part_and_a_new_one_inherits_nothing() {
         assert_ne!(again[field], connect[field], "{field}");
     }
     assert_eq!(kit.ada.get(TOKENS).await.expect(200)["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_deletes_the_backups_of_a_project_after_its_purge() {
+    let kit = Kit::enabled().await;
+    kit.back_up().await;
+    assert_eq!(delete_project(&kit).await, 204);
+    kit.app.db_execute("UPDATE projects.projects SET deleted_at = now() - interval '31 days'").await.unwrap();
+    let rows = async |table: &str| kit.app.db_rows(&format!("SELECT * FROM {table}")).await.len();
+    // A report that does not belong to a purged project changes nothing.
+    kit.report("deletedBackups", json!({})).await.expect(200);
+    assert_eq!(
+        (rows("convergence.placements").await, kit.node.part(&kit.project, "deletedBackups").await),
+        (1, Value::Null)
+    );
+    // The jobs of a server run when it starts.
+    let _other = kit.app.another().await;
+    eventually("the purge", async || (rows("projects.projects").await == 0).then_some(())).await;
+    assert_eq!(kit.node.part(&kit.project, "deletedBackups").await, json!({}));
+    // The second report is a repeated one.
+    for _ in 0..2 {
+        kit.report("deletedBackups", json!({})).await.expect(200);
+        assert_eq!((rows("convergence.placements").await, kit.node.desired(0).await.1), (0, json!({})));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,11 @@
 //! Deletion of objects.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
+use node::database::backup::FullState;
 use protocol::{Database, GenerationRef, GenerationReport};
 
 use super::{Rig, Source};
@@ -58,7 +58,7 @@ async fn expired_objects_are_deleted_but_not_the_last_generation() {
         let mut part = Database::clone(&source.entry.desired);
         part.source = Some(GenerationRef { key: key.clone(), size_bytes, sha256 });
         rig.backups.desire("prj_1", Some(&Arc::new(part)));
-        rig.backups.complete_desired(BTreeSet::new());
+        rig.backups.complete_desired(FullState::default());
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE cause = 'opn_1'", 0).await;
         rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key LIKE '%/exports/%'", 5).await;
         assert_eq!(rig.count("SELECT count(*) FROM svc.dumps WHERE key ~ '/exports/[1-5]$'").await, 5);
@@ -178,6 +178,7 @@ async fn object_that_the_store_refuses_does_not_stop_the_upkeep_of_others() {
     ] {
         rig.admin.batch_execute(statement).await.unwrap();
     }
+    rig.backups.desire("prj_1", Some(&source.entry.desired));
     rig.apply_state();
     rig.wait_for("SELECT count(*) FROM svc.dumps WHERE key = 'prj_1/later' OR cause = 'opn_2'", 0).await;
     let checked = "SELECT count(*) FROM svc.dumps WHERE cause = 'opn_3' AND checked_at > now() - interval '1 hour'";

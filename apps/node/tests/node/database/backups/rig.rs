@@ -10,7 +10,7 @@ use std::time::Duration;
 use node::clock::ReferenceClock;
 use node::database::admin::Admin;
 use node::database::backup::config::BackupConfig;
-use node::database::backup::{BackupError, BackupMetrics, Backups};
+use node::database::backup::{BackupError, BackupMetrics, Backups, FullState};
 use node::database::config::{ProgramLimits, Programs};
 use node::database::load::LoadTarget;
 use node::database::logins::Logins;
@@ -138,7 +138,7 @@ impl Rig {
         for Entry { project, desired, .. } in self.registry.entries() {
             self.backups.desire(&project, Some(&desired));
         }
-        self.backups.complete_desired(BTreeSet::new());
+        self.backups.complete_desired(FullState::default());
     }
 
     /// Opens a session of the superuser.
