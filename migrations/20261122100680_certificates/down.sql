@@ -1,4 +1,5 @@
 DROP VIEW projects.hostname_tls;
+DROP VIEW certificates.org_plans;
 DROP VIEW certificates.hostnames;
 DROP TABLE certificates.orders;
 DROP TABLE certificates.certificates;

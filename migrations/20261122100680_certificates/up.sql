@@ -92,11 +92,14 @@ CREATE TABLE certificates.orders (
 );
 CREATE INDEX orders_token_idx ON certificates.orders (token);
 
--- The only columns of other contexts that this context reads: the hostnames that are served.
+-- The hostnames that are served.
 CREATE VIEW certificates.hostnames AS
     SELECT h.name, h.project_id, p.org_id, p.name AS project
         FROM projects.hostnames h JOIN projects.projects p ON p.id = h.project_id
         WHERE h.state = 'active' AND p.live_version IS NOT NULL AND p.deleted_at IS NULL;
+
+-- The columns of organizations that this context reads.
+CREATE VIEW certificates.org_plans AS SELECT id, plan, created_by FROM orgs.orgs;
 
 -- The certificates of active hostnames: the only columns of this context that projects reads. A wildcard covers the
 -- default hostnames.

@@ -139,6 +139,12 @@ pub trait Resolver: Send + Sync {
     /// # Errors
     /// Returns a message if the lookup failed.
     async fn caa(&self, name: &str) -> Result<Vec<CaaRecord>, String>;
+
+    /// Returns whether a name, or the target of its alias, has an address.
+    ///
+    /// # Errors
+    /// Returns a message if the lookup failed.
+    async fn has_address(&self, name: &str) -> Result<bool, String>;
 }
 
 /// The result of publishing a TXT record.

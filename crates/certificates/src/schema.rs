@@ -68,6 +68,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    certificates.org_plans (id) {
+        id -> Uuid,
+        plan -> Text,
+        created_by -> Nullable<Uuid>,
+    }
+}
+
+diesel::table! {
     certificates.pauses (directory) {
         directory -> Text,
         until -> Timestamptz,
@@ -76,4 +84,4 @@ diesel::table! {
 
 diesel::joinable!(certificates -> names (name));
 diesel::joinable!(orders -> names (name));
-diesel::allow_tables_to_appear_in_same_query!(accounts, certificates, hostnames, names, orders, pauses);
+diesel::allow_tables_to_appear_in_same_query!(accounts, certificates, hostnames, names, orders, org_plans, pauses);

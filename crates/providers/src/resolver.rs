@@ -1,5 +1,5 @@
-//! DNS lookups for the ownership verification of hostnames, for the delegations of zones, and for the CAA records of
-//! certificates.
+//! DNS lookups for the ownership verification of hostnames, for the delegations of zones, and for the CAA records and
+//! addresses of names that need certificates.
 //!
 //! Each lookup has its own sockets, and uses no cache, hosts file or search list. So a new record is visible
 //! immediately. A lookup uses one socket, for UDP or TCP. The TCP socket may stay open next to a UDP socket while the
@@ -155,6 +155,16 @@ impl Resolver {
             _ => None,
         });
         Ok(found.collect())
+    }
+
+    /// Returns whether the name, or the target of its alias, has an A or AAAA record. The timeout is that of each of the
+    /// two concurrent lookups.
+    pub async fn has_address(&self, name: &str, timeout: Duration) -> Result<bool, LookupError> {
+        let name = absolute(name)?;
+        let (a, aaaa) =
+            tokio::join!(self.lookup(&name, RecordType::A, timeout), self.lookup(&name, RecordType::AAAA, timeout));
+        let is_address = |record: &Record| matches!(record.data, RData::A(_) | RData::AAAA(_));
+        Ok(a?.iter().any(is_address) || aaaa?.iter().any(is_address))
     }
 
     /// Returns all records of the response. The caller must compare their names with the queried name.

@@ -70,7 +70,7 @@ impl PermitParameters {
 
 impl Store {
     /// Takes all of these permits from a bucket, or none. If it takes none, returns the time until all of them are
-    /// free. Calls with the same key must use the same quota.
+    /// free. Zero permits only check whether one is free. Calls with the same key must use the same quota.
     ///
     /// # Errors
     /// Returns an error if the statement fails.
@@ -83,15 +83,15 @@ impl Store {
         let bucket = cost.saturating_mul(quota_permits);
         let now = self.clock_rng().now().unix_millis().saturating_mul(1000);
         // Take one permit that costs as much as all of them, because the statement may otherwise grant only a part.
-        let cost = cost.saturating_mul(i64::from(permits)).min(bucket);
+        let cost = cost.saturating_mul(i64::from(permits.max(1))).min(bucket);
         let charge = diesel::sql_query(CHARGE.as_str())
             .bind::<Text, _>(key)
             .bind::<BigInt, _>(now)
-            .bind::<BigInt, _>(1)
+            .bind::<BigInt, _>(i64::from(permits.min(1)))
             .bind::<BigInt, _>(cost)
             .bind::<BigInt, _>(bucket);
         let Charged { granted, reset_at } = Prepared(charge).get_result(&mut *self.connection().await?).await?;
         let wait = reset_at.saturating_add(cost).saturating_sub(bucket).saturating_sub(now).max(0);
-        Ok((granted == 0).then(|| Duration::from_micros(wait.unsigned_abs())))
+        Ok((granted == 0 && wait > 0).then(|| Duration::from_micros(wait.unsigned_abs())))
     }
 }

@@ -84,6 +84,13 @@ impl certificates::Resolver for ResolverPort {
             Err(error) => Err(error.to_string()),
         }
     }
+
+    async fn has_address(&self, name: &str) -> Result<bool, String> {
+        match self.0.has_address(name, LOOKUP_TIMEOUT).await {
+            Err(LookupError::NoSuchName) => Ok(false),
+            found => found.map_err(|error| error.to_string()),
+        }
+    }
 }
 
 struct ZonesPort {

@@ -3,12 +3,12 @@
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use kernel::seal::Sealed;
-use kernel::{OrgId, Time};
+use kernel::{OrgId, Plan, Time, UserId};
 use store::{Connection, Result};
 use uuid::Uuid;
 
 use crate::model::Challenge;
-use crate::schema::orders;
+use crate::schema::{orders, org_plans};
 
 /// An order in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,9 @@ pub trait OrderRepository {
 
     /// Returns the response of HTTP-01 to a request for this token at this host.
     async fn order_find_response(&mut self, host: &str, token: &str) -> Result<Option<String>>;
+
+    /// Returns the creator of an organization with the free plan. `None` also if the creator was deleted.
+    async fn free_org_creator(&mut self, org: OrgId) -> Result<Option<UserId>>;
 }
 
 #[derive(Queryable, Selectable)]
@@ -116,6 +119,12 @@ impl OrderRepository for Connection {
         let order = orders::name.eq(host).and(orders::challenge.eq(Challenge::Http01)).and(orders::token.eq(token));
         let query = orders::table.filter(order).select(orders::response);
         let found: Option<Option<String>> = query.first(self).await.optional()?;
+        Ok(found.flatten())
+    }
+
+    async fn free_org_creator(&mut self, org: OrgId) -> Result<Option<UserId>> {
+        let free = org_plans::table.filter(org_plans::id.eq(org).and(org_plans::plan.eq(Plan::Free)));
+        let found: Option<Option<UserId>> = free.select(org_plans::created_by).first(self).await.optional()?;
         Ok(found.flatten())
     }
 }

@@ -17,29 +17,32 @@ const MISSING_ZONE_SECONDS: i64 = 10;
 impl Certificates {
     /// Returns the challenge that a name should use. A wildcard requires DNS-01 (RFC 8555 section 7.1.3). Names in a
     /// hosted zone use it too, because it works before visitors reach a node. Without its zone, the wildcard waits.
+    /// Fails if no challenge can succeed, because the zone is not delegated here and the name has no address.
     pub(super) async fn choose_challenge(&self, name: &NameRecord) -> Result<Challenge, RunError> {
         let record = record_name(&name.name);
+        let mut connection = self.store.connection().await?;
+        let zone = self.ports.zones.find(&mut connection, name.org, &record).await?;
+        // A lookup holds no connection.
+        drop(connection);
         if name.name.starts_with("*.") {
-            let mut connection = self.store.connection().await?;
-            if self.ports.zones.find(&mut connection, name.org, &record).await?.is_some() {
+            if zone.is_some() {
                 return Ok(Challenge::Dns01);
             }
             let until = self.store.clock_rng().now().plus_seconds(MISSING_ZONE_SECONDS);
             return Err(RunError::Postponed { until, message: format!("no hosted zone contains {record}") });
         }
-        // After a failed order, use the other challenge: the public DNS can differ from the hosted zone.
-        if name.failures % 2 == 1 {
-            return Ok(Challenge::Http01);
+        let Some(zone) = zone else { return Ok(Challenge::Http01) };
+        if self.ports.zones.is_delegated(&zone).await {
+            // After a failed order, use the other challenge: the public DNS can differ from the hosted zone.
+            return Ok(if name.failures % 2 == 1 { Challenge::Http01 } else { Challenge::Dns01 });
         }
-        let mut connection = self.store.connection().await?;
-        let zone = self.ports.zones.find(&mut connection, name.org, &record).await?;
-        // A lookup holds no connection.
-        drop(connection);
-        let uses_dns = match zone {
-            Some(zone) => self.ports.zones.is_delegated(&zone).await,
-            None => false,
-        };
-        Ok(if uses_dns { Challenge::Dns01 } else { Challenge::Http01 })
+        // A failed lookup does not prove that the authority finds no address.
+        if self.ports.resolver.has_address(&name.name).await == Ok(false) {
+            let host = &name.name;
+            let message = format!("{host} has no address, and the zone {zone} is not delegated to this platform");
+            return Err(RunError::Failed(message));
+        }
+        Ok(Challenge::Http01)
     }
 
     /// Publishes a challenge of the order, in the caller's transaction. Uses HTTP-01 if the TXT record of DNS-01 cannot

@@ -9,7 +9,7 @@ use store::Quota;
 use super::Certificates;
 use super::run::RunError;
 use crate::ports::AuthorityError;
-use crate::repository::{AccountRepository as _, NameRecord};
+use crate::repository::{AccountRepository as _, NameRecord, OrderRepository as _};
 
 /// The delay of a request that an authority has limited without stating a time: 1 hour.
 const RETRY_SECONDS: i64 = 3600;
@@ -24,7 +24,8 @@ const LIMITED_SECONDS: i64 = 600;
 /// The maximum random delay after the end of a pause: 1 hour.
 const PAUSE_JITTER_SECONDS: i64 = 3600;
 
-/// The orders of an organization. One organization then cannot use up the limits of the authority.
+/// The orders of all free organizations of a user, or of one pro organization, whose creator may have left it. One user
+/// then cannot use up the limits of the authority.
 const ORDERS_PER_HOUR: Quota = Quota { permits: 20, period: Duration::from_secs(3600) };
 const ORDERS_PER_DAY: Quota = Quota { permits: 100, period: Duration::from_secs(24 * 3600) };
 
@@ -78,19 +79,24 @@ impl Certificates {
         Err(RunError::Postponed { until, message: "the certificate authority limits the rate of orders".to_owned() })
     }
 
-    /// Takes the permit for an order from the organization's quota. The wildcard needs none.
-    pub(super) async fn take_order_permit(&self, name: &NameRecord) -> Result<(), RunError> {
+    /// Takes permits for orders from the quota. Zero permits only check whether one is free. The names of the platform
+    /// need none.
+    pub(super) async fn take_order_permits(&self, name: &NameRecord, permits: u32) -> Result<(), RunError> {
         if name.project.is_none() {
             return Ok(());
         }
-        let org = name.org;
+        let creator = self.store.connection().await?.free_org_creator(name.org).await?;
+        let (owner, subject) = match creator {
+            Some(user) => (user.to_string(), "the free organizations of the same creator have reached their"),
+            None => (name.org.to_string(), "the organization has reached its"),
+        };
         for (period, quota) in [("hour", ORDERS_PER_HOUR), ("day", ORDERS_PER_DAY)] {
-            let wait = self.store.permits_take(&format!("certificate-orders-{period} {org}"), quota, 1).await?;
+            let wait = self.store.permits_take(&format!("certificate-orders-{period} {owner}"), quota, permits).await?;
             if let Some(wait) = wait {
                 let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).max(60);
                 let jitter = self.random(ORDER_JITTER_SECONDS);
                 let until = self.store.clock_rng().now().plus_seconds(seconds.saturating_add(jitter));
-                let message = format!("the organization has reached its limit of certificate orders per {period}");
+                let message = format!("{subject} limit of certificate orders per {period}");
                 return Err(RunError::Postponed { until, message });
             }
         }

@@ -59,6 +59,8 @@ enum Progress {
 impl Certificates {
     /// Creates an order at the first authority that accepts it, and continues it.
     pub(super) async fn start_order(&self, name: &NameRecord) -> Result<(), RunError> {
+        // A name that waits for the quota causes no lookups and no requests.
+        self.take_order_permits(name, 0).await?;
         let challenge = self.choose_challenge(name).await?;
         let mut failure = None;
         for authority in &self.ports.authorities {
@@ -127,7 +129,7 @@ impl Certificates {
         let replaced = self.store.connection().await?.certificate_find_by_name(&name.name).await?;
         let replaced = replaced.filter(|certificate| certificate.directory == directory);
         let replaced = replaced.and_then(|certificate| certificate.renewal_id);
-        self.take_order_permit(name).await?;
+        self.take_order_permits(name, 1).await?;
         let order = match session.calls.create_order(&name.name, replaced.as_deref()).await {
             Ok(order) => order,
             Err(error) => return Err(self.handle_session_error(directory, name, &session, error).await?),

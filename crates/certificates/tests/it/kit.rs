@@ -145,7 +145,7 @@ impl Authority for FailingAuthority {
     }
 }
 
-/// The other ports. There are no zones and no CAA records.
+/// The other ports. There are no CAA records.
 #[derive(Default)]
 pub struct TestPorts {
     /// The published parts: the project, and the names of its certificates.
@@ -153,19 +153,30 @@ pub struct TestPorts {
     pub notices: Mutex<Vec<Notice>>,
     /// A statement that the next lock of a project executes, as if another server had executed it before.
     pub at_lock: Mutex<Option<String>>,
+    /// The hosted zone of all names. It is not delegated to the platform.
+    pub zone: Mutex<Option<String>>,
+    /// Whether names have an address in the public DNS.
+    pub has_addresses: Mutex<bool>,
+    /// The number of lookups of CAA records.
+    pub caa_lookups: Mutex<usize>,
 }
 
 #[async_trait]
 impl Resolver for TestPorts {
     async fn caa(&self, _: &str) -> Result<Vec<CaaRecord>, String> {
+        *self.caa_lookups.lock().unwrap() += 1;
         Ok(Vec::new())
+    }
+
+    async fn has_address(&self, _: &str) -> Result<bool, String> {
+        Ok(*self.has_addresses.lock().unwrap())
     }
 }
 
 #[async_trait]
 impl Zones for TestPorts {
     async fn find(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<Option<String>> {
-        Ok(None)
+        Ok(self.zone.lock().unwrap().clone())
     }
 
     async fn is_delegated(&self, _: &str) -> bool {

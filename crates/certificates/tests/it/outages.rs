@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use certificates::{AuthorityError, Notice};
+use serde_json::json;
 use store::Timeouts;
 use testkit::TestStore;
 
@@ -129,6 +130,63 @@ async fn orders_of_an_organization_are_limited() {
     let waiting =
         "SELECT count(*) FROM certificates.names WHERE failures = 0 AND last_error LIKE '%limit of certificate%'";
     assert_eq!(it.db_number(waiting).await, 20);
+
+    // The names that wait cause no lookups.
+    *it.ports.caa_lookups.lock().unwrap() = 0;
+    it.db_execute(&format!("UPDATE certificates.names SET due_at = '{}' WHERE failures = 0", it.now())).await;
+    assert_eq!(it.certificates.run_due().await.unwrap(), 20);
+    assert_eq!((authority.orders().len(), *it.ports.caa_lookups.lock().unwrap()), (0, 0));
+}
+
+#[tokio::test]
+async fn orders_of_the_free_organizations_of_a_creator_are_limited_together() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::Refused("no".to_owned()));
+    for slug in ["one", "two", "pro"] {
+        let org = it.another_org(slug).await;
+        let hosts: Vec<String> = (0..15).map(|number| format!("{slug}{number}.example")).collect();
+        let project = it.project_of(org, slug, &hosts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        it.sync(project).await;
+    }
+    it.db_execute(
+        "INSERT INTO identity.users (id, provider, subject, created_at) \
+             VALUES (gen_random_uuid(), 'dev', 'ada', now()); \
+         UPDATE orgs.orgs SET created_by = (SELECT id FROM identity.users), \
+             plan = CASE slug WHEN 'pro' THEN 'pro' ELSE 'free' END",
+    )
+    .await;
+    assert_eq!(it.certificates.run_due().await.unwrap(), 45);
+    let (pro, free): (Vec<String>, Vec<String>) =
+        authority.orders().into_iter().partition(|name| name.starts_with("pro"));
+    assert_eq!((pro.len(), free.len()), (15, 20));
+    let error = "the free organizations of the same creator have reached their limit of certificate orders per hour";
+    let waiting = format!("SELECT count(*) FROM certificates.names WHERE failures = 0 AND last_error = '{error}'");
+    assert_eq!(it.db_number(&waiting).await, 10);
+}
+
+#[tokio::test]
+async fn hosted_name_without_an_address_and_a_delegation_has_the_backoff() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::Refused("no".to_owned()));
+    *it.ports.zone.lock().unwrap() = Some("example".to_owned());
+    let project = it.project("site", &["a.example"]).await;
+    it.sync(project).await;
+    // The second delay is longer than the first.
+    for runs in [1, 1, 0] {
+        assert_eq!(it.certificates.run_due().await.unwrap(), runs);
+        it.advance(145);
+    }
+    let row = it.db_rows("SELECT state, failures, last_error FROM certificates.names").await.remove(0);
+    let error = "a.example has no address, and the zone example is not delegated to this platform";
+    assert_eq!(row, json!({ "state": "failed", "failures": 2, "last_error": error }));
+    assert_eq!(authority.orders(), [""; 0]);
+    *it.ports.has_addresses.lock().unwrap() = true;
+    assert_eq!(it.certificates.run_due().await.unwrap(), 1);
+    assert_eq!(authority.orders(), ["a.example"]);
 }
 
 #[tokio::test]

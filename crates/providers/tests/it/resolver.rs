@@ -116,6 +116,24 @@ async fn name_without_records_differs_from_nonexistent_name() {
 }
 
 #[tokio::test]
+async fn address_of_a_name_or_of_its_target_is_found() {
+    let server = DnsServer::start().await;
+    server.set("v4.a.example", RecordType::A, &["192.0.2.1"]);
+    server.set("v6.a.example", RecordType::AAAA, &["2001:db8::1"]);
+    server.set("alias.a.example", RecordType::CNAME, &["v6.a.example"]);
+    server.set("dangling.a.example", RecordType::CNAME, &["none.a.example"]);
+    server.set("text.a.example", RecordType::TXT, &["1"]);
+    let resolver = resolver(&server);
+    for name in ["v4.a.example", "v6.a.example", "alias.a.example"] {
+        assert_eq!(resolver.has_address(name, LONG_TIMEOUT).await, Ok(true), "{name}");
+    }
+    assert_eq!(resolver.has_address("text.a.example", LONG_TIMEOUT).await, Ok(false));
+    for name in ["none.a.example", "dangling.a.example"] {
+        assert_eq!(resolver.has_address(name, LONG_TIMEOUT).await, Err(LookupError::NoSuchName), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn cname_returns_the_target_without_a_lookup_of_it() {
     let server = DnsServer::start().await;
     server.set("www.a.example", RecordType::CNAME, &["Proof.Svc.Example."]);
