@@ -23,8 +23,6 @@ pub struct Hosting {
     pub platform_org: Option<OrgId>,
     /// Whether this installation runs a hidden primary, which sends NOTIFY messages to the nameservers.
     pub has_primary: bool,
-    /// Whether a signer is configured.
-    pub has_signer: bool,
 }
 
 /// An invalid nameserver setting. The message is shown after the name of the setting.
@@ -64,7 +62,6 @@ impl Hosting {
             reserved_domains: Vec::new(),
             platform_org: None,
             has_primary: false,
-            has_signer: false,
         })
     }
 

@@ -212,7 +212,6 @@ pub(super) fn zones(settings: &Settings, site: &Site, own_domains: &[String]) ->
     match &mut hosting {
         Some(hosting) => {
             hosting.has_primary = primary.is_some();
-            hosting.has_signer = signer.is_some();
             // A hosted zone with the catalog's name would hide the catalog.
             hosting.reserved_domains.extend(primary.iter().map(|primary| primary.catalog.as_str().to_owned()));
         }

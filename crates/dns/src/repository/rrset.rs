@@ -111,8 +111,7 @@ const APPLY: &str = "\
     UPDATE dns.zones \
     SET serial = $3, last_change_number = $13 + cardinality($4), rrset_count = rrset_count + $15, bytes = bytes + $16, \
         journal_bytes = journal_bytes + $17 - (SELECT coalesce(sum(bytes), 0) FROM forgotten), \
-        signer_check_at = CASE WHEN dnssec_state <> 'off' AND signer_check_at IS NOT NULL \
-            THEN least(signer_check_at, $18) ELSE signer_check_at END \
+        signer_check_at = CASE WHEN dnssec_state <> 'off' THEN least(signer_check_at, $18) ELSE signer_check_at END \
     WHERE id = $1 RETURNING journal_bytes";
 
 #[derive(QueryableByName)]

@@ -126,7 +126,7 @@ pub trait ZoneRepository {
 
     /// Stores the DNSSEC state of a zone with everything that depends on it, and sets the time of the next signer
     /// check.
-    async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Option<Time>) -> Result<()>;
+    async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Time) -> Result<()>;
 
     /// Stores the time at which the removal of a DS record begins.
     async fn zone_set_ds_removed(&mut self, zone: ZoneId, now: Time) -> Result<()>;
@@ -309,7 +309,7 @@ impl ZoneRepository for Connection {
         Ok(())
     }
 
-    async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Option<Time>) -> Result<()> {
+    async fn zone_set_dnssec(&mut self, zone: &ZoneRecord, signer_check_at: Time) -> Result<()> {
         let set = (
             zones::dnssec_state.eq(zone.dnssec),
             zones::ds.eq(to_json(&zone.ds)?),

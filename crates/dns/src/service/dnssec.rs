@@ -110,8 +110,8 @@ impl Dns {
             // A signer applies the new group only at a transfer of the whole zone. This call causes such a transfer.
             tx.zone_raise_serial(zone.id, zone.serial).await?;
         }
-        let signer_check_at = self.hosting()?.has_signer.then(|| now.plus_seconds(ACTIVE_INTERVAL));
-        tx.zone_set_dnssec(&zone, signer_check_at).await?;
+        // Also without a signer, which can be configured later.
+        tx.zone_set_dnssec(&zone, now.plus_seconds(ACTIVE_INTERVAL)).await?;
         if has_new_group {
             let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
             self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
@@ -134,8 +134,7 @@ impl Dns {
                 if zone.dnssec == DnssecState::Off {
                     return Err(DnsError::DnssecOff);
                 }
-                let (signer_check_at, serial) =
-                    (self.hosting()?.has_signer.then(|| self.store.clock_rng().now()), zone.serial);
+                let (signer_check_at, serial) = (self.store.clock_rng().now(), zone.serial);
                 let (zone, recorded) = set_ds(tx, zone, ds, signer_check_at).await?;
                 let answer = AtSerial { serial, value: self.zone_view(&zone)? };
                 let data = json!({ "zone": zone.name.as_str(), "ds": zone.ds });
@@ -226,7 +225,7 @@ impl Dns {
 
     /// Records the DS records that the signer requests. If the domain is registered here, they also go to its registry.
     async fn record_observed(&self, check: &SignerCheck, view: &SignerView) -> Result<()> {
-        let now = Some(self.store.clock_rng().now());
+        let now = self.store.clock_rng().now();
         self.store
             .transaction(&Actor::service("dnssec"), async |tx: &mut Connection| {
                 // If a user changed the zone since the check began, the user's change takes precedence.
@@ -235,7 +234,7 @@ impl Dns {
                 let Some(zone) = zone else { return Ok(Outcome::Unchanged(())) };
                 // Record the check in the same transaction, so that readers see the DS records together with their
                 // keys.
-                tx.signer_check_record(check, view, now).await?;
+                tx.signer_check_record(check, view, Some(now)).await?;
                 let (ds, cds) = (view.cds.clone(), view.cds.clone());
                 let zone = ZoneRecord { dnssec: DnssecState::DsPending, ds, cds, ..zone };
                 tx.zone_set_dnssec(&zone, now).await?;
@@ -264,7 +263,7 @@ async fn set_ds(
     tx: &mut Connection,
     zone: ZoneRecord,
     mut ds: Vec<Ds>,
-    signer_check_at: Option<Time>,
+    signer_check_at: Time,
 ) -> Result<(ZoneRecord, bool)> {
     ds.sort_unstable();
     ds.dedup();

@@ -207,8 +207,7 @@ impl Dns {
         tx.zone_insert(org, &zone).await?;
         self.hostnames.zone_created(tx, org, zone.name.as_str()).await?;
         if content.dnssec {
-            let signer_check_at = hosting.has_signer.then(|| zone.created_at.plus_seconds(ACTIVE_INTERVAL));
-            tx.zone_set_dnssec(&zone, signer_check_at).await?;
+            tx.zone_set_dnssec(&zone, zone.created_at.plus_seconds(ACTIVE_INTERVAL)).await?;
         }
         let apex_ns = nameserver_change(hosting, OwnerName::apex()).into_insert();
         let zone = self.write_edits(tx, zone, &[apex_ns], MAX_JOURNAL_ENTRIES).await?;

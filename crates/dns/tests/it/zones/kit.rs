@@ -58,7 +58,7 @@ impl Kit {
     pub async fn with(limits: Limits) -> Self {
         let base = TestStore::start().await;
         let mut hosting = Hosting::new(&["ns.svc.example".to_owned()], "fallback.svc.example").unwrap();
-        (hosting.has_primary, hosting.has_signer) = (true, true);
+        hosting.has_primary = true;
         let public = Arc::<PublicDns>::default();
         let organizations = Arc::<TestOrganizations>::default();
         let registered = Arc::<Registered>::default();

@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering;
 
 use dns::signer::Signer;
-use dns::{DnssecState, DnssecSwitch};
+use dns::{DnssecState, DnssecSwitch, Ds, DsReport};
 use serde_json::json;
 
 use super::kit::{Kit, ZONE, actor};
@@ -27,6 +27,22 @@ async fn unreachable_signer_is_reported_and_checked_again() {
     assert_eq!(kit.served().await.serial, before, "a failed check does not raise the serial");
     let events = kit.database.rows("SELECT count(*) FROM store.audit WHERE event = 'dns.ds.set'").await;
     assert_eq!(events, [json!({ "count": 0 })]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signer_that_is_configured_later_is_checked() {
+    let kit = Kit::start().await;
+    kit.dns.dnssec_switch(&actor(), kit.org, ZONE, DnssecSwitch { enabled: true }).await.unwrap();
+    let ds = vec![Ds { key_tag: 1, algorithm: 13, digest_type: 2, digest: "01".repeat(32) }];
+    kit.dns.ds_set(&actor(), kit.org, ZONE, DsReport { ds }).await.unwrap();
+    kit.put(("www", "TXT"), &["1"]).await;
+    // Until then, no server checks signers.
+    kit.advance(24 * 3600);
+    let fake = FakeSigner::start().await;
+    fake.set_key(2);
+    kit.dns.check_signers(&fake.client(kit.store.clock_rng().clone())).await.unwrap();
+    let dnssec = kit.dns.dnssec(kit.org, ZONE).await.unwrap();
+    assert_eq!((dnssec.signer.unwrap().keys.len(), dnssec.ds[0].key_tag), (1, 2));
 }
 
 /// A signer applies the new group of a zone only at a transfer of the whole zone, with a serial above its own, after it
