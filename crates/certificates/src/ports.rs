@@ -179,12 +179,12 @@ pub trait Zones: Send + Sync {
     /// Locks the zones of these organizations that contain these names, in a fixed order.
     async fn lock(&self, tx: &mut Connection, names: &[(OrgId, String)]) -> store::Result<()>;
 
-    /// Publishes a TXT record in the organization's zone, in the caller's transaction. Replaces an earlier record of
-    /// this context at the same name.
+    /// Publishes a TXT record in the organization's zone, in the caller's transaction. Keeps the other records of this
+    /// context at the same name.
     async fn publish(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<PublishedRecord>;
 
     /// Deletes the record that [`Self::publish`] wrote, in the caller's transaction. A no-op without such a record.
-    async fn withdraw(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()>;
+    async fn withdraw(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<()>;
 
     /// Asks the nameservers of this platform for the TXT record.
     async fn propagation(&self, name: &str, text: &str) -> Propagation;

@@ -134,8 +134,8 @@ impl Zones for ZonesPort {
         })
     }
 
-    async fn withdraw(&self, tx: &mut Connection, org: OrgId, name: &str) -> store::Result<()> {
-        self.dns.challenge_withdraw(tx, org, name).await.map_err(|error| error.into_store_error())
+    async fn withdraw(&self, tx: &mut Connection, org: OrgId, name: &str, text: &str) -> store::Result<()> {
+        self.dns.challenge_withdraw(tx, org, name, text).await.map_err(|error| error.into_store_error())
     }
 
     async fn propagation(&self, name: &str, text: &str) -> Propagation {

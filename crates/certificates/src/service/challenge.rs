@@ -80,8 +80,8 @@ impl Certificates {
     /// Removes the published challenge of a deleted order, in the transaction that deletes it.
     pub(super) async fn withdraw_challenge(&self, tx: &mut Connection, order: &OrderRecord) -> store::Result<()> {
         match &order.published {
-            Some(PublishedChallenge { challenge: Challenge::Dns01, .. }) => {
-                self.ports.zones.withdraw(tx, order.org, &record_name(&order.name)).await
+            Some(PublishedChallenge { challenge: Challenge::Dns01, response, .. }) => {
+                self.ports.zones.withdraw(tx, order.org, &record_name(&order.name), response).await
             }
             // The response of HTTP-01 is a column of the order.
             Some(PublishedChallenge { challenge: Challenge::Http01, .. }) | None => Ok(()),

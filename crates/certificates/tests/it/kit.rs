@@ -191,7 +191,7 @@ impl Zones for TestPorts {
         Ok(PublishedRecord::Refused("there is no zone".to_owned()))
     }
 
-    async fn withdraw(&self, _: &mut Connection, _: OrgId, _: &str) -> store::Result<()> {
+    async fn withdraw(&self, _: &mut Connection, _: OrgId, _: &str, _: &str) -> store::Result<()> {
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::link::rrsets_at_host;
 use super::{Dns, Result};
 use crate::error::DnsError;
 use crate::model::ManagedBy;
-use crate::{Rdata, RecordSet, RecordType};
+use crate::{Rdata, RecordSet, RecordType, ZoneName};
 
 /// The result of publishing a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub enum ChallengeResult {
 }
 
 impl Dns {
-    /// Writes the TXT record of a challenge, in the caller's transaction. Replaces the record of an earlier challenge
-    /// at the same name. `text` is base64url.
+    /// Writes the TXT record of a challenge, in the caller's transaction. Keeps those of other challenges at the same
+    /// name, as that of a wildcard. `text` is base64url.
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
@@ -54,9 +54,10 @@ impl Dns {
         if is_occupied {
             return Ok(ChallengeResult::Occupied { zone: zone_name });
         }
-        let record = Rdata::parse(RecordType::Txt, &format!("\"{text}\""), &zone.name);
-        let record = record.map_err(|error| DnsError::Store(store::Error::inconsistent(error.to_string())))?;
-        let set = RecordSet { owner, kind: RecordType::Txt, ttl: *RecordSet::TTL.start(), records: vec![record] };
+        let others = stored.into_iter().filter(|stored| stored.managed_by == Some(ManagedBy::Certificate));
+        let mut records: Vec<Rdata> = others.flat_map(|stored| stored.set.records).collect();
+        records.push(challenge_record(text)?);
+        let set = RecordSet::new(owner, RecordType::Txt, *RecordSet::TTL.start(), records);
         let change = RrsetChange::set(set, Some(ManagedBy::Certificate));
         let edits = self.plan_edits(tx, &zone, vec![change], Some(ManagedBy::Certificate)).await?;
         let is_applied = self.apply_within_limits(tx, zone, &edits).await?;
@@ -72,7 +73,22 @@ impl Dns {
     ///
     /// # Errors
     /// Returns [`crate::DnsError::Store`].
-    pub async fn challenge_withdraw(&self, tx: &mut Connection, org: OrgId, host: &str) -> Result<()> {
-        self.delete_managed(tx, org, host, ManagedBy::Certificate).await
+    pub async fn challenge_withdraw(&self, tx: &mut Connection, org: OrgId, host: &str, text: &str) -> Result<()> {
+        let record = challenge_record(text)?;
+        self.change_managed(tx, org, host, ManagedBy::Certificate, |mut set| {
+            set.records.retain(|other| *other != record);
+            if set.records.is_empty() {
+                return RrsetChange::delete(set.owner, set.kind);
+            }
+            RrsetChange::set(set, Some(ManagedBy::Certificate))
+        })
+        .await
     }
+}
+
+fn challenge_record(text: &str) -> Result<Rdata> {
+    // The data of a TXT record contain no name that depends on the zone.
+    let zone = ZoneName::new_unchecked(String::new());
+    let record = Rdata::parse(RecordType::Txt, &format!("\"{text}\""), &zone);
+    record.map_err(|error| DnsError::Store(store::Error::inconsistent(error.to_string())))
 }

@@ -129,7 +129,8 @@ impl Dns {
             self.lock_all_enclosing_zones(tx, &names).await?;
         }
         for host in hosts {
-            self.delete_managed(tx, org, host, ManagedBy::Project).await?;
+            let delete = |set: RecordSet| RrsetChange::delete(set.owner, set.kind);
+            self.change_managed(tx, org, host, ManagedBy::Project, delete).await?;
         }
         Ok(())
     }
@@ -160,13 +161,14 @@ impl Dns {
         Ok(locked)
     }
 
-    /// Deletes the rrsets at a name that a part of the platform manages.
-    pub(super) async fn delete_managed(
+    /// Changes the rrsets at a name that a part of the platform manages.
+    pub(super) async fn change_managed(
         &self,
         tx: &mut Connection,
         org: OrgId,
         host: &str,
         manager: ManagedBy,
+        change: impl Fn(RecordSet) -> RrsetChange,
     ) -> Result<()> {
         // The records can be in any enclosing zone: a more specific zone may have been created since they were written.
         // Read the zones again after each lock, because a creation moves the records out of the zone that it locks.
@@ -177,8 +179,7 @@ impl Dns {
             {
                 let stored = tx.rrset_at(zone.id, &[&owner]).await?;
                 let ours = stored.into_iter().filter(|stored| stored.managed_by == Some(manager));
-                let changes: Vec<RrsetChange> =
-                    ours.map(|stored| RrsetChange::delete(owner.clone(), stored.set.kind)).collect();
+                let changes: Vec<RrsetChange> = ours.map(|stored| change(stored.set)).collect();
                 let edits = self.plan_edits(tx, &zone, changes, Some(manager)).await?;
                 self.apply_edits(tx, zone, &edits).await?;
             }

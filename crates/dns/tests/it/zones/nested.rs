@@ -128,6 +128,36 @@ async fn managed_records_move_with_the_nearest_zone() {
     assert_eq!(kit.below_apex(ZONE).await, records);
 }
 
+/// The records of a wildcard and of its parent have the same name.
+#[tokio::test]
+async fn challenges_at_one_name_do_not_replace_each_other() {
+    let kit = Kit::start().await;
+    let host = "_acme-challenge.example.org";
+    let publish = async |text: &str| {
+        let publish = async |tx: &mut Connection| kit.dns.challenge_publish(tx, kit.org, host, text).await;
+        kit.store.transaction_unaudited(publish).await.unwrap();
+    };
+    let withdraw = async |text: &str| {
+        let withdraw = async |tx: &mut Connection| kit.dns.challenge_withdraw(tx, kit.org, host, text).await;
+        kit.store.transaction_unaudited(withdraw).await.unwrap();
+    };
+    let texts = async || {
+        let detail = kit.dns.zone(kit.org, ZONE).await.unwrap().collect().await.unwrap();
+        let at_host = detail.rrsets.into_iter().filter(|rrset| rrset.name == host);
+        at_host.flat_map(|rrset| rrset.records).collect::<Vec<_>>()
+    };
+    publish("b").await;
+    publish("a").await;
+    assert_eq!(texts().await, ["\"a\"", "\"b\""]);
+    withdraw("b").await;
+    assert_eq!(texts().await, ["\"a\""]);
+    let serial = kit.served().await.serial;
+    withdraw("b").await;
+    assert_eq!(kit.served().await.serial, serial);
+    withdraw("a").await;
+    assert_eq!(texts().await, [""; 0]);
+}
+
 #[tokio::test]
 async fn service_without_hosting_deletes_managed_records() {
     let kit = Kit::start().await;
@@ -139,7 +169,7 @@ async fn service_without_hosting_deletes_managed_records() {
     let dns = kit.dns_of(None);
     let delete = async |tx: &mut Connection| {
         dns.unlink(tx, kit.org, &[www]).await?;
-        dns.challenge_withdraw(tx, kit.org, host).await
+        dns.challenge_withdraw(tx, kit.org, host, "text").await
     };
     kit.store.transaction_unaudited(delete).await.unwrap();
     assert_eq!(kit.below_apex(ZONE).await, [""; 0]);
