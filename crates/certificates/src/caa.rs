@@ -59,7 +59,9 @@ async fn find_records<'a>(resolver: &dyn Resolver, host: &'a str) -> Result<Opti
 
 fn refusal(owner: &str, records: &[CaaRecord], is_wildcard: bool, issuance: Issuance<'_>) -> Option<String> {
     let tagged = |tag: &'static str| records.iter().filter(move |record| record.tag.eq_ignore_ascii_case(tag));
-    let is_known = |tag: &str| ["issue", "issuewild", "iodef"].iter().any(|known| tag.eq_ignore_ascii_case(known));
+    // `issuemail` limits only certificates for email (RFC 9495).
+    let known = ["issue", "issuewild", "issuemail", "iodef"];
+    let is_known = |tag: &str| known.iter().any(|known| tag.eq_ignore_ascii_case(known));
     if let Some(unknown) = records.iter().find(|record| record.critical && !is_known(&record.tag)) {
         return Some(format!("the CAA record {} of {owner} is critical, but unknown", unknown.tag));
     }
@@ -147,6 +149,13 @@ mod tests {
         let unknown = CaaRecord { critical: true, ..record("future", "x") };
         assert!(!is_allowed(&[unknown.clone(), record("issue", "ca.example")], false));
         assert!(is_allowed(&[CaaRecord { critical: false, ..unknown }, record("issue", "ca.example")], false));
+    }
+
+    #[test]
+    fn issuemail_does_not_limit_certificates_of_hosts() {
+        let mail = CaaRecord { critical: true, ..record("issuemail", ";") };
+        assert!(is_allowed(&[mail.clone(), record("issue", "ca.example")], false));
+        assert!(!is_allowed(&[mail, record("issue", "other.example")], false));
     }
 
     #[test]
