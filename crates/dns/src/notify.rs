@@ -1,5 +1,6 @@
 //! NOTIFY messages to nameservers (RFC 1996), queued in the outbox and delivered by the hidden primary.
 
+use kernel::OrgId;
 use serde::{Deserialize, Serialize};
 use store::outbox::withdraw;
 use store::{Connection, Result, Store};
@@ -36,8 +37,8 @@ impl Notice {
     }
 }
 
-/// Enqueues a notice. It replaces a queued notice with the same key.
-pub(crate) async fn enqueue(store: &Store, tx: &mut Connection, notice: &Notice) -> Result<()> {
+/// Enqueues a notice for a zone of an organization, or for the catalog. It replaces a queued notice with the same key.
+pub(crate) async fn enqueue(store: &Store, tx: &mut Connection, org: Option<OrgId>, notice: &Notice) -> Result<()> {
     let key = match notice {
         Notice { zone: None, .. } => "catalog".to_owned(),
         Notice { zone: Some(zone), after_catalog: false } => zone.clone(),
@@ -50,5 +51,8 @@ pub(crate) async fn enqueue(store: &Store, tx: &mut Connection, notice: &Notice)
         // Withdraw a queued notice of the zone, which would cause a transfer before the secondary has the catalog.
         withdraw(tx, TOPIC, zone).await?;
     }
-    store.enqueue(tx, TOPIC, &key, notice).await
+    match org {
+        Some(org) => store.enqueue_for(tx, TOPIC, org, &key, notice).await,
+        None => store.enqueue(tx, TOPIC, &key, notice).await,
+    }
 }

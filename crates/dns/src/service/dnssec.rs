@@ -115,7 +115,7 @@ impl Dns {
         if has_new_group {
             let group = self.plan_edits(tx, &catalog, catalog_rrsets(&zone, true), Some(ManagedBy::System)).await?;
             self.write_edits(tx, catalog, &group, MAX_JOURNAL_ENTRIES).await?;
-            self.enqueue_notice(tx, &Notice::for_zone_after_catalog(&zone.name)).await?;
+            self.enqueue_notice(tx, zone.org, &Notice::for_zone_after_catalog(&zone.name)).await?;
         }
         Ok(zone)
     }
@@ -215,7 +215,7 @@ impl Dns {
                 if is_stuck && let Some(zone) = tx.zone_lock_by_id(check.id).await? {
                     let serial = serial::next(now, zone.serial, view.serial);
                     tx.zone_raise_serial(zone.id, serial).await?;
-                    self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
+                    self.enqueue_notice(tx, zone.org, &Notice::for_zone(&zone)).await?;
                 }
                 tx.signer_check_record(check, &view, signer_check_at).await?;
                 Ok(())

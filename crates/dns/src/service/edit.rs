@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kernel::OrgId;
 use serde_json::json;
 use store::Connection;
 
@@ -92,7 +93,7 @@ impl Dns {
             return Ok(zone);
         }
         let zone = self.write_edits(tx, zone, edits, MAX_JOURNAL_ENTRIES).await?;
-        self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
+        self.enqueue_notice(tx, zone.org, &Notice::for_zone(&zone)).await?;
         Ok(zone)
     }
 
@@ -110,10 +111,11 @@ impl Dns {
         }
     }
 
-    /// Enqueues a notice for the nameservers, if this installation runs a hidden primary.
-    pub(super) async fn enqueue_notice(&self, tx: &mut Connection, notice: &Notice) -> Result<()> {
+    /// Enqueues a notice for the nameservers, if this installation runs a hidden primary. `org` is the organization of the
+    /// zone, or `None` for the catalog.
+    pub(super) async fn enqueue_notice(&self, tx: &mut Connection, org: Option<OrgId>, notice: &Notice) -> Result<()> {
         if self.hosting.as_ref().is_some_and(|hosting| hosting.has_primary) {
-            notify::enqueue(&self.store, tx, notice).await?;
+            notify::enqueue(&self.store, tx, org, notice).await?;
         }
         Ok(())
     }

@@ -145,7 +145,7 @@ impl Dns {
         if !edits.is_empty() {
             self.write_edits(tx, above.clone(), &edits, MAX_JOURNAL_ENTRIES).await?;
             // A nameserver that had the delegation, but not yet the new zone, could answer for neither.
-            self.enqueue_notice(tx, &Notice::for_zone_after_catalog(&above.name)).await?;
+            self.enqueue_notice(tx, above.org, &Notice::for_zone_after_catalog(&above.name)).await?;
         }
         Ok(managed.into_iter().filter(is_movable).map(|stored| with_name(stored, &above.name)).collect())
     }

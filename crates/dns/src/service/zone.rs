@@ -313,7 +313,7 @@ impl Dns {
                         // Clear the journal, because it does not contain the change of the primary nameserver in the
                         // SOA.
                         let zone = self.write_edits(tx, zone, &edits, 0).await?;
-                        self.enqueue_notice(tx, &Notice::for_zone(&zone)).await?;
+                        self.enqueue_notice(tx, zone.org, &Notice::for_zone(&zone)).await?;
                         let data = json!({ "zone": zone.name.as_str(), "nameservers": hosting.nameservers() });
                         Ok::<_, DnsError>(Outcome::Changed(
                             (),

@@ -1,4 +1,5 @@
 use dns::{JournalEntry, Precondition, ServedRepository as _};
+use uuid::Uuid;
 
 use super::kit::{Kit, ZONE, actor};
 
@@ -63,6 +64,9 @@ async fn several_changes_queue_one_notice() {
     for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
         kit.put(("www", "A"), &[address]).await;
     }
-    let keys = kit.database.rows("SELECT key FROM store.outbox WHERE topic = 'dns.notify' ORDER BY key").await;
-    assert_eq!(keys, [serde_json::json!({ "key": "catalog" }), serde_json::json!({ "key": ZONE })]);
+    let queued = "SELECT key, tenant_id FROM store.outbox WHERE topic = 'dns.notify' ORDER BY key";
+    let notice = |key: &str, org: Uuid| serde_json::json!({ "key": key, "tenant_id": org.to_string() });
+    // The organizations take turns.
+    let expected = [notice("catalog", Uuid::nil()), notice(ZONE, kit.org.as_uuid())];
+    assert_eq!(kit.database.rows(queued).await, expected);
 }
