@@ -33,8 +33,13 @@ pub(super) const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The DNS timeout in the background job. A name that is not yet cached usually resolves on the next run.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The number of concurrent lookups in the background job. Each uses up to two sockets.
-const MAX_CONCURRENT_CHECKS: usize = 384;
+/// The number of hostnames that the background job leases at the same time. Even if no name server responds, their
+/// checks end within the lease.
+const CHECK_BATCH_SIZE: i64 = 384;
+
+/// The number of concurrent checks in the background job, each with two lookups. Together they need fewer than the 128
+/// permits of the resolver: a lookup that waits for a permit could time out without a query.
+const MAX_CONCURRENT_CHECKS: usize = 48;
 
 /// The number of results that the background job applies at the same time, each on its own connection to Postgres. With
 /// more, requests and other jobs would wait for connections.
@@ -119,12 +124,7 @@ impl Projects {
         loop {
             let now = self.store.clock_rng().now();
             let lease_expires_at = now.plus_seconds(LEASE_SECONDS);
-            let due = self
-                .store
-                .connection()
-                .await?
-                .claims_lease_due(now, lease_expires_at, MAX_CONCURRENT_CHECKS as i64)
-                .await?;
+            let due = self.store.connection().await?.claims_lease_due(now, lease_expires_at, CHECK_BATCH_SIZE).await?;
             if due.is_empty() {
                 return Ok(checked);
             }

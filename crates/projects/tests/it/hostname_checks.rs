@@ -255,6 +255,27 @@ async fn more_hostnames_than_a_batch_become_due() {
     assert_eq!(kit.db_number(&not_due).await, 0);
 }
 
+/// The resolver has permits for 128 lookups. A check has two.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_due_hostnames_do_not_exceed_the_permits_of_the_resolver() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    kit.claim(&org, project, NAME).await.unwrap();
+    let copy = format!(
+        "INSERT INTO projects.hostnames (name, project_id, kind, state, verification_token, created_at, next_check_at, \
+             claim_expires_at) \
+         SELECT n || '.example.org', project_id, kind, state, verification_token, created_at, next_check_at, \
+             claim_expires_at \
+         FROM projects.hostnames, generate_series(1, 199) n WHERE name = '{NAME}'"
+    );
+    kit.db_execute(&copy).await;
+    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 200);
+    assert_eq!(kit.records.take_txt_lookups(), 200);
+    let most = kit.records.max_open_txt_lookups();
+    assert!((2..64).contains(&most), "{most}");
+}
+
 /// Its zone may have been created after the verification began.
 #[tokio::test(flavor = "multi_thread")]
 async fn hostname_that_becomes_due_during_its_check_is_checked_again() {

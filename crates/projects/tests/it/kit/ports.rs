@@ -130,6 +130,8 @@ pub struct Records {
     records: Arc<Mutex<HashMap<Question, Vec<String>>>>,
     silent: Arc<AtomicUsize>,
     txt_lookups: Arc<AtomicUsize>,
+    open_txt_lookups: Arc<AtomicUsize>,
+    max_open_txt_lookups: Arc<AtomicUsize>,
     gate: Arc<RwLock<()>>,
 }
 
@@ -167,6 +169,11 @@ impl Records {
         self.txt_lookups.swap(0, Ordering::SeqCst)
     }
 
+    /// Returns the highest number of concurrent TXT lookups.
+    pub fn max_open_txt_lookups(&self) -> usize {
+        AtomicUsize::load(&self.max_open_txt_lookups, Ordering::SeqCst)
+    }
+
     fn lookup(&self, kind: &'static str, name: &str) -> Result<Vec<String>, LookupFailure> {
         if AtomicUsize::load(&self.silent, Ordering::SeqCst) > 0 {
             let message = "the name server did not answer in time".to_owned();
@@ -182,7 +189,12 @@ impl Resolver for Records {
         // Look the records up before the wait: a delayed answer contains the records at the time of the query.
         let answer = self.lookup("TXT", name);
         self.txt_lookups.fetch_add(1, Ordering::SeqCst);
+        let open = self.open_txt_lookups.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_open_txt_lookups.fetch_max(open, Ordering::SeqCst);
+        // Concurrent lookups begin before this one ends.
+        tokio::task::yield_now().await;
         let _open = self.gate.read().await;
+        self.open_txt_lookups.fetch_sub(1, Ordering::SeqCst);
         answer
     }
 
