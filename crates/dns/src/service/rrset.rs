@@ -231,9 +231,14 @@ fn parse_set(
     ttl: Option<u32>,
     records: &[String],
 ) -> Result<RecordSet> {
-    let records = InvalidFields::all(records.iter().enumerate().map(|(index, text)| {
-        Rdata::parse(kind, text, zone).map_err(|error| InvalidField::new(format!("records[{index}]"), error))
-    }));
+    // Count before parsing, because parsing thousands of records takes long.
+    let records = if records.len() > RecordSet::MAX_RECORDS {
+        Err(InvalidField::new("records", InvalidSet::TooManyRecords(records.len())).into())
+    } else {
+        InvalidFields::all(records.iter().enumerate().map(|(index, text)| {
+            Rdata::parse(kind, text, zone).map_err(|error| InvalidField::new(format!("records[{index}]"), error))
+        }))
+    };
     let ((owner, ttl), records) = InvalidFields::both(InvalidFields::both(owner, parse_ttl(ttl)), records)?;
     let set = RecordSet::new(owner, kind, ttl, records);
     match set.check() {

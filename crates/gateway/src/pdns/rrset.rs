@@ -1,6 +1,6 @@
 //! An rrset of a request, and its conversion to a change of the zone.
 
-use dns::{Hosting, OwnerName, Rdata, RecordSet, RecordType, RrsetPatch, ZoneName};
+use dns::{Hosting, InvalidSet, OwnerName, Rdata, RecordSet, RecordType, RrsetPatch, ZoneName};
 use serde::Deserialize;
 
 use super::error::unprocessable;
@@ -48,6 +48,10 @@ impl RrsetBody {
         };
         if requested.iter().any(|record| record.disabled == Some(true)) {
             return Err(self.rejected("disabled records are not supported; omit them"));
+        }
+        // Count before parsing, because parsing thousands of records takes long.
+        if requested.len() > RecordSet::MAX_RECORDS {
+            return Err(self.rejected(&InvalidSet::TooManyRecords(requested.len()).to_string()));
         }
         let records: Vec<String> = requested.iter().map(|record| record.content.clone()).collect();
         let is_apex = OwnerName::parse(&self.name, zone).is_ok_and(|owner| owner.is_apex());

@@ -30,6 +30,7 @@ async fn patch_applies_all_changes_or_none() {
         (at("example.org.", "MX", 300, &["5 a.example.net.", "10 mail.example.net"]), "format: '10 mail.example.net'"),
         (at("x.example.org.", "CNAME", 300, &["@"]), "names end with a dot"),
         (at("x.example.org.", "TXT", 300, &["v=spf1 -all"]), "format: 'v=spf1 -all'"),
+        (at("x.example.org.", "A", 300, &["192.0.2.1"; 101]), "has 101 records; the limit is 100"),
         (at("x", "A", 300, &["192.0.2.1"]), "DNS Name 'x' is not canonical"),
         (at("example.org.", "NS", 3600, &["ns.example.net."]), "ns1.svc.example., ns2.svc.example."),
         (at("example.org.", "NS", 600, &["ns1.svc.example.", "ns2.svc.example."]), "a TTL of 3600"),

@@ -152,6 +152,20 @@ async fn zone_above_the_limit_can_shrink_but_not_grow() {
     put_text(&kit, "c", 10).await.unwrap();
 }
 
+/// Otherwise a request with thousands of equal records would occupy a thread for long.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_an_rrset_are_counted_before_they_are_parsed() {
+    let kit = Kit::start().await;
+    let (target, records) = ((kit.org, ZONE), vec!["invalid".to_owned(); 101]);
+    let content = RrsetContent { ttl: None, records: records.clone() };
+    let refused = kit.dns.rrset_put(&actor(), target, ("a", "A"), content, &Precondition::Any).await.unwrap_err();
+    assert!(refused.to_string().contains("has 101 records; the limit is 100"), "{refused}");
+    let rrset = RrsetPatch { name: "a".to_owned(), kind: "A".to_owned(), ttl: None, records };
+    let patch = RrsetsPatch { rrsets: vec![rrset], dry_run: false };
+    let refused = kit.dns.rrsets_patch(&actor(), target, patch, &Precondition::Any).await.unwrap_err();
+    assert!(refused.to_string().contains("has 101 records; the limit is 100"), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_respect_the_zone_limit() {
     let mut limits = Limits::default();
