@@ -49,6 +49,13 @@ impl Dns {
         Ok(size)
     }
 
+    /// Returns the size above which a zone file is not parsed further. [`Self::check_size`] decides about all others. It
+    /// is a tenth above the largest limits, because the platform's own rrsets are exempt from them.
+    pub(super) fn max_file_size(&self) -> ZoneSize {
+        let bytes = Plan::ALL.iter().map(|plan| self.limits.for_plan(*plan).zone_bytes).max().unwrap_or_default();
+        ZoneSize { rrset_count: MAX_RRSETS + MAX_RRSETS / 10, bytes: bytes.saturating_add(bytes / 10) }
+    }
+
     async fn plan_of(&self, tx: &mut Connection, org: OrgId) -> Result<Plan> {
         let plan = self.organizations.plan(tx, org).await?;
         Ok(plan.ok_or_else(|| store::Error::inconsistent("the organization of a zone does not exist"))?)

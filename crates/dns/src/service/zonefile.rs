@@ -42,7 +42,8 @@ impl Dns {
         self.hosting()?;
         let origin = load_zone(&mut *self.store.connection().await?, org, name).await?.name;
         // Parse on another thread, because a large file would block a thread that serves requests.
-        let read = tokio::task::spawn_blocking(move || zonefile::read(&origin, &text)).await;
+        let max_size = self.max_file_size();
+        let read = tokio::task::spawn_blocking(move || zonefile::read_within(&origin, &text, max_size)).await;
         let file = read.map_err(store::Error::inconsistent)?.map_err(DnsError::InvalidLines)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {

@@ -1,14 +1,15 @@
 //! Zone files (RFC 1035 section 5.1): a parser with errors by line, and a canonical writer.
 //!
-//! Files are untrusted. The parser needs time and memory proportional to the size of the file, and rejects `$INCLUDE`.
-//! It reports all errors, not only the first. The module needs no database.
+//! Files are untrusted. The parser needs time proportional to the size of the file, and memory proportional to the size
+//! of its records, which [`read_within`] limits. It rejects `$INCLUDE`. It reports all errors, not only the first. The
+//! module needs no database.
 
 mod entry;
 mod read;
 mod sets;
 mod write;
 
-pub use read::{decode, read};
+pub use read::{decode, read, read_within};
 pub use write::write;
 pub(crate) use write::{directives, write_sets};
 

@@ -6,7 +6,7 @@ use super::{LineError, MAX_ERRORS, Zonefile};
 use crate::name::labels;
 use crate::record::field::seconds;
 use crate::record::lexer::Word;
-use crate::{OwnerName, Rdata, RecordSet, RecordType, Soa, ZoneName};
+use crate::{OwnerName, Rdata, RecordSet, RecordType, Soa, ZoneName, ZoneSize};
 
 /// The types that a signing nameserver creates itself.
 const DNSSEC_TYPES: [&str; 8] = ["RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "DNSKEY", "CDS", "CDNSKEY", "SIG"];
@@ -33,7 +33,16 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, Vec<LineError>> {
 /// # Errors
 /// Returns all errors in line order, up to 100.
 pub fn read(zone: &ZoneName, text: &str) -> Result<Zonefile, Vec<LineError>> {
-    let mut reader = Parser::new(zone);
+    read_within(zone, text, ZoneSize { rrset_count: u32::MAX, bytes: u64::MAX })
+}
+
+/// Parses a zone file, like [`read`]. Ends at the line that exceeds this size, or the number of records of an rrset:
+/// a short line can be a record of more than 255 bytes, so a file could otherwise use 50 times its size in memory.
+///
+/// # Errors
+/// Returns the errors of [`read`], up to the line at which the parser ends.
+pub fn read_within(zone: &ZoneName, text: &str, max_size: ZoneSize) -> Result<Zonefile, Vec<LineError>> {
+    let mut reader = Parser::new(zone, max_size);
     let mut errors = Vec::new();
     for entry in Entries::new(text) {
         let error = match entry {
@@ -41,8 +50,8 @@ pub fn read(zone: &ZoneName, text: &str) -> Result<Zonefile, Vec<LineError>> {
             Err((line, error)) => Some((line, format!("the line {error}"))),
         };
         errors.extend(error.map(|(line, message)| LineError { line, message }));
-        // Stop here, because errors of later lines would not be reported.
-        if errors.len() == MAX_ERRORS {
+        // Stop here, because errors of later lines would not be reported, or because the records would fill the memory.
+        if errors.len() == MAX_ERRORS || reader.sets.is_full() {
             break;
         }
     }
@@ -87,9 +96,9 @@ struct RecordHeader<'a, 'w> {
 }
 
 impl<'z> Parser<'z> {
-    fn new(zone: &'z ZoneName) -> Self {
+    fn new(zone: &'z ZoneName, max_size: ZoneSize) -> Self {
         let (owner, ttl) = (CurrentOwner::Missing, DefaultTtl::default());
-        Self { zone, origin: zone.wire().into_bytes(), owner, ttl, soa: None, sets: SetBuilder::default() }
+        Self { zone, origin: zone.wire().into_bytes(), owner, ttl, soa: None, sets: SetBuilder::new(max_size) }
     }
 
     fn entry(&mut self, entry: &Entry<'_>) -> Result<(), String> {

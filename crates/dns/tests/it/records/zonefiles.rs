@@ -1,6 +1,6 @@
 //! Parsing and writing of zone files.
 
-use dns::{OwnerName, RecordSet, Soa, zonefile};
+use dns::{OwnerName, RecordSet, Soa, ZoneSize, zonefile};
 
 use crate::records::{kind, parse, zone};
 
@@ -190,6 +190,8 @@ fn invalid_sets_are_rejected() {
     let many = |count: u32| (0..count).map(|n| format!("a A 192.0.2.{n}\n")).collect::<String>();
     assert!(read(&many(100)).is_ok());
     assert_errors(&many(101), &["1 the set a A has 101 records; the limit is 100"]);
+    // The parser does not read further records.
+    assert_errors(&many(200), &["1 the set a A has 101 records; the limit is 100"]);
     let text = format!("a TXT {}\n", format!("\"{}\" ", "x".repeat(255)).repeat(192));
     assert!(read(&text).is_ok());
     assert_errors(&format!("{text}a TXT x\n"), &["1 the set a TXT has 49154 bytes of data; the limit is 49152"]);
@@ -197,6 +199,26 @@ fn invalid_sets_are_rejected() {
         "@ SOA a b 1 2 3 4 5\n@ SOA a b 2 2 3 4 5",
         &["2 the file has a different SOA record before this line"],
     );
+}
+
+#[test]
+fn parser_ends_at_the_line_that_exceeds_the_size() {
+    let max_size = ZoneSize { rrset_count: 3, bytes: 30 };
+    let errors = |text: &str| match zonefile::read_within(&zone(), text, max_size) {
+        Ok(file) => panic!("{file:?}"),
+        Err(errors) => errors.iter().map(|error| format!("{} {}", error.line, error.message)).collect::<Vec<_>>(),
+    };
+    // The last line is not parsed.
+    let sets = "a A 192.0.2.1\nb A 192.0.2.1\nc A 192.0.2.1\nd A 192.0.2.1\nx\n";
+    assert_eq!(errors(sets), ["4 the file has more than 3 rrsets up to this line"]);
+    // The name has one byte, and each record has six.
+    let records: String = (0..5).map(|n| format!("a A 192.0.2.{n}\n")).collect();
+    assert_eq!(
+        errors(&format!("{records}x\n")),
+        ["5 the file has more than 30 bytes of names and data up to this line"]
+    );
+    let duplicates = "a A 192.0.2.1\n".repeat(1000);
+    assert_eq!(zonefile::read_within(&zone(), &duplicates, max_size).unwrap().sets.len(), 1);
 }
 
 #[test]
