@@ -1,5 +1,6 @@
 DROP TABLE dns.reservations;
 DROP TABLE dns.deleted_zones;
+DROP TABLE dns.purges;
 DROP TABLE dns.zone_counts;
 DROP TABLE dns.changes;
 DROP TABLE dns.rrsets;

@@ -44,8 +44,11 @@ CREATE UNIQUE INDEX zones_catalog_key ON dns.zones ((org_id IS NULL)) WHERE org_
 CREATE INDEX zones_org_id_idx ON dns.zones (org_id, name);
 CREATE INDEX zones_signer_check_at_idx ON dns.zones (signer_check_at) WHERE signer_check_at IS NOT NULL;
 
+-- Rows of dns.rrsets and dns.changes have no foreign key: when their zone is deleted, they stay until a background job
+-- deletes them.
 CREATE TABLE dns.rrsets (
-    zone_id uuid NOT NULL CONSTRAINT rrsets_zone_id_fkey REFERENCES dns.zones (id),
+    -- The zone, or a row of dns.purges.
+    zone_id uuid NOT NULL,
     -- The name relative to the zone, in lowercase. @ for the apex.
     name text COLLATE "C" NOT NULL,
     -- The name in a form whose order is the canonical order (RFC 4034 section 6.1): its labels from the right, each
@@ -59,11 +62,14 @@ CREATE TABLE dns.rrsets (
     managed_by text CONSTRAINT rrsets_managed_by_check CHECK (managed_by IN ('system', 'project', 'certificate')),
     CONSTRAINT rrsets_pkey PRIMARY KEY (zone_id, sort_key, kind)
 );
+-- The deletion of a zone reads its managed rrsets while it holds the lock of the catalog.
+CREATE INDEX rrsets_managed_idx ON dns.rrsets (zone_id, sort_key, kind) WHERE managed_by IS NOT NULL;
 
 -- The journal of rrset changes by serial, for incremental zone transfers and for reads that take longer than a
 -- transaction. Only the newest entries are kept.
 CREATE TABLE dns.changes (
-    zone_id uuid NOT NULL CONSTRAINT changes_zone_id_fkey REFERENCES dns.zones (id),
+    -- The zone, or a row of dns.purges.
+    zone_id uuid NOT NULL,
     -- The number of the entry. The numbers of the kept entries are consecutive.
     number bigint NOT NULL,
     from_serial bigint NOT NULL,
@@ -76,6 +82,11 @@ CREATE TABLE dns.changes (
     new_ttl integer,
     new_rdata bytea,
     CONSTRAINT changes_pkey PRIMARY KEY (zone_id, number)
+);
+
+-- Deleted zones whose rrsets and journal the background job still has to delete.
+CREATE TABLE dns.purges (
+    zone_id uuid CONSTRAINT purges_pkey PRIMARY KEY
 );
 
 -- Deleted zones. Each row is kept while the zone's delegation may still name the platform's nameservers.

@@ -28,6 +28,11 @@ FROM dns.zones z LEFT JOIN dns.changes c ON c.zone_id = z.id
 GROUP BY z.id HAVING z.journal_bytes
     <> sum(coalesce(octet_length(c.old_rdata), 0) + coalesce(octet_length(c.new_rdata), 0));
 
+-- an rrset or a journal entry that belongs neither to a zone nor to a deleted zone that waits for its purge
+SELECT zone_id FROM (SELECT zone_id FROM dns.rrsets UNION SELECT zone_id FROM dns.changes) content
+WHERE NOT EXISTS (SELECT FROM dns.zones z WHERE z.id = content.zone_id)
+    AND NOT EXISTS (SELECT FROM dns.purges p WHERE p.zone_id = content.zone_id);
+
 -- an organization whose zone count differs from its number of zones
 SELECT o.id, o.slug, c.zones, count(z.id) AS rows
 FROM orgs.orgs o LEFT JOIN dns.zone_counts c ON c.org_id = o.id LEFT JOIN dns.zones z ON z.org_id = o.id

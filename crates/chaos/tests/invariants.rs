@@ -34,6 +34,9 @@ const VALID: &str = "
         VALUES (md5('z')::uuid, 'www', 'www', 'CNAME', 300, 'x');
     INSERT INTO dns.changes (zone_id, number, from_serial, to_serial, name, kind, old_rdata, new_rdata)
         SELECT md5('z')::uuid, n, n + 3, n + 4, 'www', 'A', 'x', 'y' FROM generate_series(1, 3) n;
+    INSERT INTO dns.purges (zone_id) VALUES (md5('gone zone')::uuid);
+    INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata)
+        VALUES (md5('gone zone')::uuid, 'www', 'www', 'A', 300, 'x');
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at) VALUES
         (md5('1')::uuid, 'project.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid), '{}', 'r', now()),
         (md5('2')::uuid, 'deployment.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid), '{\"version\": 1}', 'r', now());
@@ -159,11 +162,17 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 91] = [
+const VIOLATIONS: [(&str, &str); 93] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
     ("a zone whose journal_bytes", "UPDATE dns.zones SET journal_bytes = 5 WHERE org_id IS NOT NULL"),
+    (
+        "an rrset or a journal entry",
+        "INSERT INTO dns.changes (zone_id, number, from_serial, to_serial, name, kind) \
+             VALUES (md5('other zone')::uuid, 1, 1, 2, 'www', 'A')",
+    ),
+    ("an rrset or a journal entry", "DELETE FROM dns.purges"),
     ("an organization whose zone count", "UPDATE dns.zone_counts SET zones = 2"),
     ("an organization whose project count", "UPDATE projects.project_counts SET projects = 2"),
     ("an organization whose total of bundles", "UPDATE projects.bundle_totals SET size_bytes = 2"),

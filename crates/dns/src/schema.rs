@@ -29,6 +29,12 @@ diesel::table! {
 }
 
 diesel::table! {
+    dns.purges (zone_id) {
+        zone_id -> Uuid,
+    }
+}
+
+diesel::table! {
     dns.reservations (name) {
         name -> Text,
         path -> Text,
@@ -77,6 +83,4 @@ diesel::table! {
     }
 }
 
-diesel::joinable!(changes -> zones (zone_id));
-diesel::joinable!(rrsets -> zones (zone_id));
-diesel::allow_tables_to_appear_in_same_query!(changes, deleted_zones, reservations, rrsets, zone_counts, zones);
+diesel::allow_tables_to_appear_in_same_query!(changes, deleted_zones, purges, reservations, rrsets, zone_counts, zones);

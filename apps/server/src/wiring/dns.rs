@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::error::IntoStoreError;
 use super::zone_hostnames::HostnamesPort;
 use crate::config::{Config, DNS_CATALOG, DNS_RESOLVER};
-use crate::jobs::{Background, HOUR, Job, SECOND};
+use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
 
 /// The maximum number of concurrent lookups of a check.
 const MAX_CONCURRENT_LOOKUPS: usize = 16;
@@ -57,6 +57,7 @@ pub(super) fn wire(
     });
     background
         .job(Job::every(HOUR, "dns.purge_deleted"), dns.clone(), async |dns| dns.purge_deleted_zones().await.map(drop));
+    background.job(Job::every(MINUTE, "dns.purge_contents"), dns.clone(), async |dns| dns.purge_zone_contents().await);
     if let Some(settings) = config.signer {
         let signer = Signer::new(settings, store.clock_rng().clone());
         background.job(Job::every(SECOND, "dns.check_signers"), (dns.clone(), signer), async |(dns, signer)| {

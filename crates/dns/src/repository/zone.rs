@@ -1,6 +1,7 @@
 //! Zones.
 
 use diesel::prelude::*;
+use diesel::sql_types::BigInt;
 use diesel_async::RunQueryDsl;
 use kernel::ownership::ZoneProof;
 use kernel::{OrgId, Paging, Time, ZoneId};
@@ -9,7 +10,7 @@ use store::{Connection, Error, Prepared, Result, any_of};
 use super::column::{from_json, serial, to_json};
 use super::rdata::pack;
 use crate::model::{DnssecState, Ds, ManagedBy, SignerView};
-use crate::schema::{changes, rrsets, zone_counts, zones};
+use crate::schema::{changes, purges, rrsets, zone_counts, zones};
 use crate::{OwnerName, Rdata, RecordType, ZoneName};
 
 /// A row of `dns.zones`.
@@ -118,8 +119,12 @@ pub trait ZoneRepository {
     /// Writes a new zone, without rrsets.
     async fn zone_insert(&mut self, org: OrgId, zone: &ZoneRecord) -> Result<()>;
 
-    /// Deletes a zone and everything in it.
+    /// Deletes a zone. Its rrsets and its journal stay until [`Self::zone_purge_batch`] deletes them.
     async fn zone_delete(&mut self, zone: ZoneId) -> Result<()>;
+
+    /// Deletes a batch of the rrsets and the journal of a deleted zone. Returns false if no deleted zone has any left,
+    /// except those that other transactions purge.
+    async fn zone_purge_batch(&mut self) -> Result<bool>;
 
     /// Raises a zone's serial and clears its journal, so that nameservers transfer the whole zone.
     async fn zone_raise_serial(&mut self, zone: ZoneId, serial: u32) -> Result<()>;
@@ -137,6 +142,35 @@ pub trait ZoneRepository {
 
     /// Returns those of the zones whose managed apex NS rrset differs from these records.
     async fn zones_with_stale_nameservers(&mut self, zones: &[ZoneId], nameservers: &[Rdata]) -> Result<Vec<ZoneId>>;
+}
+
+/// The maximum number of rrsets, and of journal entries, in one statement of [`ZoneRepository::zone_purge_batch`].
+const MAX_PURGED_ROWS: i64 = 10_000;
+
+/// Returns the number of deleted zones to purge: one, or none. Sorts by the keys, so that Postgres reads the rows from
+/// their index.
+const PURGE_BATCH: &str = "\
+    WITH purge AS (SELECT zone_id FROM dns.purges ORDER BY zone_id LIMIT 1 FOR UPDATE SKIP LOCKED), \
+    sets AS ( \
+        DELETE FROM dns.rrsets WHERE ctid = ANY (ARRAY( \
+            SELECT ctid FROM dns.rrsets WHERE zone_id = (SELECT zone_id FROM purge) \
+            ORDER BY zone_id, sort_key, kind LIMIT $1)) \
+        RETURNING 1), \
+    entries AS ( \
+        DELETE FROM dns.changes WHERE ctid = ANY (ARRAY( \
+            SELECT ctid FROM dns.changes WHERE zone_id = (SELECT zone_id FROM purge) \
+            ORDER BY zone_id, number LIMIT $1)) \
+        RETURNING 1), \
+    done AS ( \
+        DELETE FROM dns.purges WHERE zone_id = (SELECT zone_id FROM purge) \
+        AND (SELECT count(*) FROM sets) < $1 AND (SELECT count(*) FROM entries) < $1) \
+    SELECT count(*) AS zones FROM purge";
+
+/// The result of [`PURGE_BATCH`].
+#[derive(QueryableByName)]
+struct Purged {
+    #[diesel(sql_type = BigInt)]
+    zones: i64,
 }
 
 #[derive(Queryable, Selectable)]
@@ -295,10 +329,15 @@ impl ZoneRepository for Connection {
     }
 
     async fn zone_delete(&mut self, zone: ZoneId) -> Result<()> {
-        diesel::delete(changes::table.filter(changes::zone_id.eq(zone))).execute(self).await?;
-        diesel::delete(rrsets::table.filter(rrsets::zone_id.eq(zone))).execute(self).await?;
         diesel::delete(zones::table.find(zone)).execute(self).await?;
+        diesel::insert_into(purges::table).values(purges::zone_id.eq(zone)).execute(self).await?;
         Ok(())
+    }
+
+    async fn zone_purge_batch(&mut self) -> Result<bool> {
+        let purge = diesel::sql_query(PURGE_BATCH).bind::<BigInt, _>(MAX_PURGED_ROWS);
+        let Purged { zones } = Prepared(purge).get_result(self).await?;
+        Ok(zones > 0)
     }
 
     async fn zone_raise_serial(&mut self, zone: ZoneId, serial: u32) -> Result<()> {

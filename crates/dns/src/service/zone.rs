@@ -258,6 +258,15 @@ impl Dns {
             .await
     }
 
+    /// Deletes the rrsets and the journals of deleted zones. Several processes share the work.
+    ///
+    /// # Errors
+    /// Returns [`DnsError::Store`]. Rows that were deleted before the error stay deleted.
+    pub async fn purge_zone_contents(&self) -> Result<()> {
+        while self.store.connection().await?.zone_purge_batch().await? {}
+        Ok(())
+    }
+
     /// Deletes a locked zone of an organization and ends the import of its domain. `above` is the result of
     /// [`Self::lock_zone_above`]. Returns the changes that remove the zone from the catalog.
     pub(super) async fn remove_zone(

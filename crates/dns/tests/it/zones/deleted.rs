@@ -115,3 +115,31 @@ async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
     let refused = kit.create(other, "larger.example").await.unwrap_err();
     assert!(matches!(refused, DnsError::ZoneDelegated { .. }), "{refused}");
 }
+
+/// A deletion and a takeover hold the lock of the catalog, which others wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn content_of_deleted_zones_is_purged_later() {
+    let kit = Kit::start().await;
+    let fill = "INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
+                SELECT z.id, 'h' || n, convert_to('h' || n, 'UTF8') || '\\x00', 'A', 300, '\\x0004c0000201' \
+                FROM dns.zones z, generate_series(1, 12000) n WHERE z.name = 'example.org'";
+    kit.db_execute(fill).await;
+    kit.put(("www", "A"), &["192.0.2.1"]).await;
+    kit.delete(ZONE).await;
+    let left = "SELECT (SELECT count(*) FROM dns.rrsets) + (SELECT count(*) FROM dns.changes)";
+    let of_zones = "SELECT (SELECT count(*) FROM dns.rrsets r JOIN dns.zones z ON z.id = r.zone_id) \
+                    + (SELECT count(*) FROM dns.changes c JOIN dns.zones z ON z.id = c.zone_id)";
+    assert!(kit.db_number(left).await > kit.db_number(of_zones).await + 12_000);
+    // A new zone with the name has none of the rrsets.
+    kit.create(kit.org, ZONE).await.unwrap();
+    let zone = kit.served().await;
+    assert_eq!(zone.rrset_count, 1);
+    let content = kit.dns.zone(kit.org, ZONE).await.unwrap().collect().await.unwrap();
+    assert_eq!(content.rrsets.len(), 2);
+    let kept = kit.db_number(of_zones).await;
+    kit.dns.purge_zone_contents().await.unwrap();
+    assert_eq!(kit.db_number(left).await, kept);
+    assert_eq!(kit.db_number(of_zones).await, kept);
+    assert_eq!(kit.db_number("SELECT count(*) FROM dns.purges").await, 0);
+    assert_eq!(kit.served().await, zone);
+}
