@@ -84,8 +84,18 @@ pub trait ZoneRepository {
     /// Locks a zone until the transaction ends, and returns it.
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>>;
 
-    /// Locks the catalog until the transaction ends, and returns it. Transactions lock the catalog before zones, and a
-    /// zone before the zones below it.
+    /// Locks a zone, like [`Self::zone_lock`], without waiting. Returns `None` if another transaction has locked it.
+    async fn zone_try_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>>;
+
+    /// Lets the transaction wait for locks until its statement times out, instead of until the lock timeout.
+    async fn wait_longer_for_locks(&mut self) -> Result<()>;
+
+    /// Ends the effect of [`Self::wait_longer_for_locks`].
+    async fn reset_lock_timeout(&mut self) -> Result<()>;
+
+    /// Locks the catalog until the transaction ends, and returns it. Transactions lock a zone before the zones below
+    /// it, and zones before the catalog. With the catalog locked, they lock zones only with [`Self::zone_try_lock`]: a
+    /// tenant can hold the lock of its zone, and all other tenants would wait for the catalog.
     async fn catalog_lock(&mut self) -> Result<ZoneRecord>;
 
     /// Returns the zones of other organizations that have this name, enclose it or are below it, and that the proof does
@@ -249,6 +259,21 @@ impl ZoneRepository for Connection {
 
     async fn zone_lock_by_id(&mut self, zone: ZoneId) -> Result<Option<ZoneRecord>> {
         read_row(zones::table.find(zone).select(ZoneRow::as_select()).for_update().first(self).await)
+    }
+
+    async fn zone_try_lock(&mut self, org: OrgId, name: &ZoneName) -> Result<Option<ZoneRecord>> {
+        let one = zone_of_org(org, name.as_str()).select(ZoneRow::as_select());
+        read_row(one.for_update().skip_locked().first(self).await)
+    }
+
+    async fn wait_longer_for_locks(&mut self) -> Result<()> {
+        Prepared(diesel::sql_query("SET LOCAL lock_timeout = 0")).execute(self).await?;
+        Ok(())
+    }
+
+    async fn reset_lock_timeout(&mut self) -> Result<()> {
+        Prepared(diesel::sql_query("SET LOCAL lock_timeout TO DEFAULT")).execute(self).await?;
+        Ok(())
     }
 
     async fn catalog_lock(&mut self) -> Result<ZoneRecord> {

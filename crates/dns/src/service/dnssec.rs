@@ -65,11 +65,11 @@ impl Dns {
         self.hosting()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let catalog = tx.catalog_lock().await?;
                 let zone = self.lock_zone(tx, org, name, &Precondition::Any).await?;
                 if switch.enabled == (zone.dnssec != DnssecState::Off) {
                     return Ok(Outcome::Unchanged(AtSerial { serial: zone.serial, value: self.zone_view(&zone)? }));
                 }
+                let catalog = tx.catalog_lock().await?;
                 let is_registered = self.registrations.is_registered(tx, org, zone.name.as_str()).await?;
                 let dnssec = if switch.enabled { DnssecState::Signing } else { DnssecState::Off };
                 // Keep the zone signed for now: resolvers reject an unsigned zone as long as the registry has a DS

@@ -105,7 +105,6 @@ impl Dns {
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 let now = self.store.corrected_now(tx).await?;
-                let catalog = tx.catalog_lock().await?;
                 let found = tx.zone_lock_by_id(zone).await?.filter(|zone| zone.is_unsigning);
                 let Some((zone, org)) = found.and_then(|zone| zone.org.map(|org| (zone, org))) else { return Ok(()) };
                 let unsign_at = zone.ds_removed_at.map(|at| at.plus_seconds(HOLD_SECONDS)).filter(|at| *at > now);
@@ -114,6 +113,7 @@ impl Dns {
                     return self.replace_message(tx, org, zone.id, &format!("{} unsign", zone.id), unsign_at).await;
                 }
                 let after = ZoneRecord { is_unsigning: false, ds_removed_at: None, ..zone.clone() };
+                let catalog = tx.catalog_lock().await?;
                 self.change_signing(tx, catalog, &zone, after).await?;
                 Ok::<_, DnsError>(())
             })

@@ -10,7 +10,7 @@ use crate::repository::{RrsetRepository as _, StoredSet, ZoneRecord, ZoneReposit
 use crate::{OwnerName, RecordSet, RecordType, ZoneName};
 
 /// The maximum number of attempts to lock the nearest zone, while others create and delete zones.
-const MAX_LOCK_ATTEMPTS: usize = 8;
+pub(super) const MAX_LOCK_ATTEMPTS: usize = 8;
 
 /// The result of linking a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -136,6 +136,23 @@ impl Dns {
     }
 }
 
+/// The cause of an error: another transaction has locked a zone.
+#[derive(Debug, thiserror::Error)]
+#[error("another transaction has locked the zone {0}")]
+struct ZoneBusy(String);
+
+/// Locks a zone that exists, in a transaction that has locked the catalog. Fails if another transaction has locked the
+/// zone. Lock the zone before the catalog too: then this fails only if zones were created or deleted in between.
+async fn relock_zone(tx: &mut Connection, org: OrgId, name: &ZoneName) -> Result<ZoneRecord> {
+    let busy = || store::Error::Unavailable(Box::new(ZoneBusy(name.as_str().to_owned())));
+    Ok(tx.zone_try_lock(org, name).await?.ok_or_else(busy)?)
+}
+
+/// Returns whether [`relock_zone`] failed, and may succeed in another transaction.
+fn is_zone_busy(error: &DnsError) -> bool {
+    matches!(error, DnsError::Store(store::Error::Unavailable(cause)) if cause.is::<ZoneBusy>())
+}
+
 /// Parses the name of an existing zone. A zone with an invalid name cannot exist.
 fn parse_zone_name(name: &str) -> Result<ZoneName> {
     ZoneName::parse(name).map_err(|_| DnsError::ZoneNotFound)

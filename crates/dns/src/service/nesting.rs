@@ -14,7 +14,7 @@ use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange, conflicts};
 use super::limit::is_exempt;
 use super::link::possible_cuts;
 use super::zone::nameserver_change;
-use super::{Dns, Result};
+use super::{Dns, Result, relock_zone};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::ManagedBy;
@@ -26,7 +26,7 @@ use crate::{OwnerName, RecordSet, RecordType, ZoneName};
 const MAX_NAMED: usize = 5;
 
 impl Dns {
-    /// Locks the organization's nearest zone above a name. Call it before locking the zone of this name.
+    /// Locks the organization's nearest zone above a name. Fails if another transaction has locked it.
     pub(super) async fn lock_zone_above(
         &self,
         tx: &mut Connection,
@@ -35,7 +35,7 @@ impl Dns {
     ) -> Result<Option<ZoneRecord>> {
         let enclosing = tx.zones_enclosing(org, name.as_str()).await?;
         match enclosing.iter().rfind(|zone| *zone != name) {
-            Some(above) => Ok(tx.zone_lock(org, above).await?),
+            Some(above) => relock_zone(tx, org, above).await.map(Some),
             None => Ok(None),
         }
     }

@@ -2,6 +2,7 @@
 //! overlaps with it.
 
 use kernel::OrgId;
+use kernel::ownership::ZoneProof;
 use store::Connection;
 
 use super::delegation::check_overlap;
@@ -51,6 +52,7 @@ impl Dns {
     /// [`DnsError::ZoneTaken`] if the name was not reserved.
     pub async fn zone_create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
+        self.lock_zones_around(tx, org, &name, &ZoneProof::default()).await?;
         let catalog = tx.catalog_lock().await?;
         check_overlap(tx, org, &name).await?;
         match tx.zone_find(org, &name).await? {

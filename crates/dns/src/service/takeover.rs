@@ -11,7 +11,7 @@ use store::Connection;
 
 use super::delegation::{Delegation, taken};
 use super::edit::RrsetChange;
-use super::{Dns, Result};
+use super::{Dns, Result, relock_zone};
 use crate::ZoneName;
 use crate::error::DnsError;
 use crate::ports::{LookupFailure, Notice, TxtRecords};
@@ -155,6 +155,7 @@ impl Dns {
     ) -> Result<()> {
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
+                self.lock_zones_around(tx, org, name, proof).await?;
                 let catalog = tx.catalog_lock().await?;
                 let mut held = held_within(tx, org, name, proof).await?;
                 // If the zone of the same name stays, so do the zones below it.
@@ -168,6 +169,33 @@ impl Dns {
                 self.edit_catalog(tx, catalog, replaced.delisted).await
             })
             .await
+    }
+
+    /// Locks the zones that a new zone changes: those of its organization above the name, and those that give way, with
+    /// the zones above them. Call it before locking the catalog.
+    pub(super) async fn lock_zones_around(
+        &self,
+        tx: &mut Connection,
+        org: OrgId,
+        name: &ZoneName,
+        proof: &ZoneProof,
+    ) -> Result<()> {
+        let held = held_within(tx, org, name, proof).await?;
+        let is_takeover = !held.is_empty();
+        if is_takeover {
+            // The holder can change its zone all the time. Its changes wait for a lock for about a second. With the same
+            // timeout, few of them would prevent the takeover.
+            tx.wait_longer_for_locks().await?;
+        }
+        let mut names: Vec<(OrgId, String)> =
+            held.into_iter().map(|it| (it.org, it.name.as_str().to_owned())).collect();
+        names.push((org, name.as_str().to_owned()));
+        self.lock_all_enclosing_zones(tx, &names).await?;
+        if is_takeover {
+            // The transaction waits for other rows while it holds the catalog.
+            tx.reset_lock_timeout().await?;
+        }
+        Ok(())
     }
 
     /// Deletes the zones of other organizations that give way to the organization that owns the name, in a transaction
@@ -184,7 +212,7 @@ impl Dns {
         let mut lost: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
         for held in held {
             let above = self.lock_zone_above(tx, held.org, &held.name).await?;
-            let Some(zone) = tx.zone_lock_by_id(held.id).await? else { continue };
+            let zone = relock_zone(tx, held.org, &held.name).await?;
             let zone_name = zone.name.as_str().to_owned();
             if self.registrations.is_registered(tx, held.org, &zone_name).await? {
                 return Err(taken(name));
@@ -206,8 +234,8 @@ impl Dns {
     }
 }
 
-/// Returns the zones of other organizations at and below the name that give way, in a transaction that has locked the
-/// catalog.
+/// Returns the zones of other organizations at and below the name that give way. If the caller holds the catalog lock,
+/// the result is valid until the transaction ends.
 pub(super) async fn held_within(
     tx: &mut Connection,
     org: OrgId,

@@ -9,8 +9,9 @@ use store::{Connection, Outcome};
 use super::delegation::find_conflicts;
 use super::dnssec::ACTIVE_INTERVAL;
 use super::edit::{MAX_JOURNAL_ENTRIES, RrsetChange};
+use super::link::MAX_LOCK_ATTEMPTS;
 use super::takeover::{Replaced, held_within};
-use super::{Dns, Precondition, Result, ZoneReader, load_zone, parse_zone_name};
+use super::{Dns, Precondition, Result, ZoneReader, is_zone_busy, load_zone, parse_zone_name};
 use crate::error::DnsError;
 use crate::hosting::Hosting;
 use crate::model::{DnssecState, ManagedBy, NewZone, RrsetPatch, Zone};
@@ -122,6 +123,7 @@ impl Dns {
         proof: &ZoneProof,
     ) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
+        self.lock_zones_around(tx, org, &name, proof).await?;
         let catalog = tx.catalog_lock().await?;
         let found = self.find_or_insert(tx, catalog, org, (&name, proof), InitialContent::default()).await?;
         found.map(drop).ok_or_else(unchecked_zones)
@@ -147,12 +149,30 @@ impl Dns {
         (name, proof): (&ZoneName, &ZoneProof),
         content: InitialContent<'_>,
     ) -> Result<Option<CreatedZone>> {
+        let mut attempts = 1;
+        loop {
+            match self.zone_try_create_once(actor, org, (name, proof), content).await {
+                Err(error) if is_zone_busy(&error) && attempts < MAX_LOCK_ATTEMPTS => attempts += 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// Creates a zone, like [`Self::zone_try_create`]. Fails if another transaction has locked a zone that must change.
+    async fn zone_try_create_once(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        (name, proof): (&ZoneName, &ZoneProof),
+        content: InitialContent<'_>,
+    ) -> Result<Option<CreatedZone>> {
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 // If the zone exists, this lookup avoids the catalog lock. Otherwise, one under the lock decides.
                 let found = match tx.zone_find(org, name).await? {
                     Some(existing) => Some((existing, None)),
                     None => {
+                        self.lock_zones_around(tx, org, name, proof).await?;
                         let catalog = tx.catalog_lock().await?;
                         self.find_or_insert(tx, catalog, org, (name, proof), content).await?
                     }
@@ -242,9 +262,10 @@ impl Dns {
         self.hosting()?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
-                let catalog = tx.catalog_lock().await?;
-                let above = self.lock_zone_above(tx, org, &parse_zone_name(name)?).await?;
+                self.lock_all_enclosing_zones(tx, &[(org, parse_zone_name(name)?.as_str().to_owned())]).await?;
                 let zone = self.lock_zone(tx, org, name, precondition).await?;
+                let catalog = tx.catalog_lock().await?;
+                let above = self.lock_zone_above(tx, org, &zone.name).await?;
                 let is_signed = zone.dnssec != DnssecState::Off || zone.is_unsigning;
                 if is_signed && self.registrations.is_registered(tx, org, zone.name.as_str()).await? {
                     return Err(DnsError::DnssecOn(zone.name.as_str().to_owned()));

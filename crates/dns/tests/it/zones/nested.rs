@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dns::{
-    Dns, DnsError, Hosting, InitialContent, LinkResult, ManagedBy, NewZone, Ports, Precondition, RrsetContent,
-    RrsetPatch,
+    Dns, DnsError, DnssecSwitch, Hosting, InitialContent, LinkResult, ManagedBy, NewZone, Ports, Precondition,
+    RrsetContent, RrsetPatch,
 };
 use kernel::Limits;
 use kernel::ownership::{VerifyRecord, ZoneProof, verification_token};
@@ -54,29 +54,55 @@ impl Kit {
         self.dns.zone_delete(&actor(), self.org, name, &Precondition::Any).await.unwrap();
     }
 
-    /// Creates a zone in a transaction that commits when the other work waits for one of its locks.
-    async fn create_during<T>(&self, name: &str, other: impl Future<Output = T>) -> T {
-        let created = Notify::new();
-        let create = async |tx: &mut Connection| {
-            self.dns.zone_create_within(tx, self.org, name, &ZoneProof::default()).await?;
-            created.notify_one();
-            self.wait_for_blocked_session().await;
+    /// Runs `lock` in a transaction and then does the other work. When that work waits for a lock, awaits `during` and
+    /// commits the transaction.
+    async fn commit_during<T>(
+        &self,
+        lock: impl AsyncFnOnce(&mut Connection) -> Result<(), DnsError>,
+        during: impl Future<Output = ()>,
+        other: impl Future<Output = T>,
+    ) -> T {
+        let locked = Notify::new();
+        let hold = async |tx: &mut Connection| {
+            lock(tx).await?;
+            locked.notify_one();
+            self.wait_for_blocked_session("%").await;
+            during.await;
             Ok::<_, DnsError>(())
         };
         let other = async {
-            created.notified().await;
+            locked.notified().await;
             other.await
         };
-        let (committed, result) = tokio::join!(self.store.transaction_unaudited(create), other);
+        let (committed, result) = tokio::join!(self.store.transaction_unaudited(hold), other);
         committed.unwrap();
         result
     }
 
-    async fn wait_for_blocked_session(&self) {
-        let blocked = "SELECT count(*) FROM pg_stat_activity \
-                       WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    /// Creates a zone in a transaction that commits when the other work waits for one of its locks.
+    async fn create_during<T>(&self, name: &str, other: impl Future<Output = T>) -> T {
+        let proof = ZoneProof::default();
+        let create = async |tx: &mut Connection| self.dns.zone_create_within(tx, self.org, name, &proof).await;
+        self.commit_during(create, async {}, other).await
+    }
+
+    /// Does work that waits for a zone of the organization that another transaction has locked. Checks that this row of
+    /// `dns.zones` is not locked during the wait.
+    async fn wait_without<T>(&self, row: &str, zone: &str, work: impl Future<Output = T>) -> T {
+        let zones = [(self.org, zone.to_owned())];
+        let lock = async |tx: &mut Connection| self.dns.lock_all_enclosing_zones(tx, &zones).await.map(drop);
+        let check = format!("SELECT FROM dns.zones WHERE {row} FOR UPDATE NOWAIT");
+        self.commit_during(lock, self.db_execute(&check), work).await
+    }
+
+    /// Waits until a statement like this pattern waits for a lock.
+    async fn wait_for_blocked_session(&self, statement: &str) {
+        let blocked = format!(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE wait_event_type = 'Lock' AND datname = current_database() AND query LIKE '{statement}'"
+        );
         let wait = async {
-            while self.db_number(blocked).await == 0 {
+            while self.db_number(&blocked).await == 0 {
                 sleep(Duration::from_millis(5)).await;
             }
         };
@@ -181,20 +207,8 @@ async fn service_without_hosting_deletes_managed_records() {
 async fn link_locks_the_zones_above_first() {
     let kit = Kit::start().await;
     kit.create(kit.org, DEV).await.unwrap();
-    let locked = Notify::new();
-    let hold = async |tx: &mut Connection| {
-        kit.dns.lock_all_enclosing_zones(tx, &[(kit.org, ZONE.to_owned())]).await?;
-        locked.notify_one();
-        kit.wait_for_blocked_session().await;
-        kit.db_execute(&format!("SELECT FROM dns.zones WHERE name = '{DEV}' FOR UPDATE NOWAIT")).await;
-        Ok::<_, DnsError>(())
-    };
-    let link = async {
-        locked.notified().await;
-        kit.link_host(&kit.dns, "www.dev.example.org").await
-    };
-    let (held, linked) = tokio::join!(kit.store.transaction_unaudited(hold), link);
-    held.unwrap();
+    let link = kit.link_host(&kit.dns, "www.dev.example.org");
+    let linked = kit.wait_without(&format!("name = '{DEV}'"), ZONE, link).await;
     assert_eq!(linked, LinkResult::Linked { changed: true });
 }
 
@@ -376,4 +390,54 @@ async fn zone_that_another_organization_takes_over_is_no_longer_delegated() {
     kit.public.publish(&VerifyRecord::txt(DEV, &verification_token(owner, DEV)));
     kit.create(owner, DEV).await.unwrap();
     assert_eq!(kit.below_apex(ZONE).await, [""; 0]);
+}
+
+/// A tenant can hold the lock of its zone, and all others wait for the catalog.
+#[tokio::test]
+async fn catalog_is_not_locked_during_the_wait_for_a_zone() {
+    let kit = Kit::start().await;
+    let catalog = "org_id IS NULL";
+    let switch = DnssecSwitch { enabled: true };
+    kit.wait_without(catalog, ZONE, kit.dns.dnssec_switch(&actor(), kit.org, ZONE, switch)).await.unwrap();
+    kit.wait_without(catalog, ZONE, kit.create(kit.org, DEV)).await.unwrap();
+    kit.wait_without(catalog, ZONE, kit.delete_zone(DEV)).await;
+    let owner = kit.other_org().await;
+    kit.advance(1);
+    kit.public.publish(&VerifyRecord::txt(ZONE, &verification_token(owner, ZONE)));
+    kit.wait_without(catalog, ZONE, kit.create(owner, ZONE)).await.unwrap();
+    assert_eq!(kit.db_number("SELECT count(*) FROM dns.zones WHERE org_id IS NOT NULL").await, 1);
+}
+
+/// The zone above is created and locked while the creation, which found no zone to lock, waits for the catalog.
+#[tokio::test]
+async fn creation_waits_for_a_zone_above_that_appears_concurrently() {
+    let kit = Kit::start().await;
+    let other = kit.other_org().await;
+    kit.create(kit.org, "late.example").await.unwrap();
+    let (appeared, locked) = (Notify::new(), Notify::new());
+    let lock_zone = async |tx: &mut Connection| {
+        kit.dns.lock_all_enclosing_zones(tx, &[(kit.org, "above.example".to_owned())]).await?;
+        locked.notify_one();
+        // The catalog has no condition on the name.
+        kit.wait_for_blocked_session("%\"name\" = %").await;
+        Ok::<_, DnsError>(())
+    };
+    let hold_zone = async {
+        appeared.notified().await;
+        kit.store.transaction_unaudited(lock_zone).await
+    };
+    let proof = ZoneProof::default();
+    let lock_catalog = async |tx: &mut Connection| kit.dns.zone_create_within(tx, other, "other.example", &proof).await;
+    let appear = async {
+        // A creation would wait for the catalog.
+        let rename = "UPDATE dns.zones SET name = 'above.example', path = 'example.above.' WHERE name = 'late.example'";
+        kit.db_execute(rename).await;
+        appeared.notify_one();
+        locked.notified().await;
+    };
+    let create = kit.create(kit.org, "a.above.example");
+    let (held, created) = tokio::join!(hold_zone, kit.commit_during(lock_catalog, appear, create));
+    held.unwrap();
+    created.unwrap();
+    assert_eq!(kit.below_apex("above.example").await, [delegation("a.above.example")]);
 }

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use diesel::dsl::sql;
+use diesel::sql_types::Text;
+use diesel_async::RunQueryDsl as _;
 use dns::{DnsError, LinkResult, LookupFailure, Notice, Precondition};
 use kernel::ownership::{TakeoverObstacle, VerifyRecord, verification_token};
 use kernel::{Limits, OrgId};
@@ -308,6 +311,28 @@ async fn plan_limit_prevents_a_takeover() {
     kit.public.publish(&record(kit.org, NAME));
     assert!(matches!(kit.create(kit.org, NAME).await, Err(DnsError::ZoneLimit { .. })));
     assert!(kit.zones().await.contains(&(NAME.to_owned(), holder)));
+}
+
+/// After the zones, the transaction waits for rows while all other tenants wait for the catalog.
+#[tokio::test]
+async fn takeover_waits_longer_only_for_zones() {
+    let kit = Kit::start().await;
+    let holder = kit.other_org().await;
+    kit.create(holder, NAME).await.unwrap();
+    kit.public.publish(&record(kit.org, NAME));
+    let proof = kit.dns.zone_prepare(&actor(), kit.org, NAME).await.unwrap();
+    let lock_timeout = async |tx: &mut Connection| {
+        let setting = diesel::select(sql::<Text>("current_setting('lock_timeout')"));
+        setting.get_result::<String>(tx).await.unwrap()
+    };
+    let take_over = async |tx: &mut Connection| {
+        let before = lock_timeout(tx).await;
+        kit.dns.zone_create_within(tx, kit.org, NAME, &proof).await?;
+        assert_eq!(lock_timeout(tx).await, before);
+        Ok::<_, DnsError>(())
+    };
+    kit.store.transaction_unaudited(take_over).await.unwrap();
+    assert!(kit.zones().await.contains(&(NAME.to_owned(), kit.org)));
 }
 
 /// The holder cannot prevent the takeover: neither by deleting its zone nor by creating others all the time.
