@@ -3,7 +3,7 @@
 //! Only the control plane knows that a project is gone: a revoked grant, a move to another node and a desired state
 //! without the project look the same to a node. The control plane therefore states which prefixes to delete, until the
 //! node reports that nothing is left (docs/convergence.md, part `deletedStorage`). The node keeps no state: a deletion
-//! that was interrupted begins again.
+//! that was interrupted begins again, and deletes the rows and objects that are left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use super::Storage;
 use super::error::Result;
 use super::grant::is_prefix;
+use super::index::Tables;
 
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
@@ -86,9 +87,18 @@ impl Storage {
     ) -> Result<()> {
         // The rows of the index are deleted first: if the deletion is interrupted, a rebuild of the index finds the
         // remaining objects.
-        let name = prefix.to_owned();
-        self.index.write(move |tables| tables.clear(&name)).await?;
-        self.prefixes.remove(prefix);
+        let mut is_empty = false;
+        while !is_empty {
+            let (name, latest) = (prefix.to_owned(), desired.clone());
+            // Checked within the change, because the index may be rebuilt as soon as the prefix is no longer desired.
+            let clear = move |tables: &mut Tables<'_>| {
+                let is_desired = latest.borrow().contains(&name);
+                if is_desired { tables.clear_some(&name).map(Some) } else { Ok(None) }
+            };
+            let Some(cleared) = self.index.write(clear).await? else { return Ok(()) };
+            is_empty = cleared;
+            self.prefixes.remove(prefix);
+        }
         let mut latest = desired.clone();
         tokio::select! {
             biased;

@@ -63,8 +63,11 @@ impl Storage {
     }
 
     async fn rebuild(&self, grant: &Grant) -> Result<()> {
-        let name = grant.prefix.clone();
-        self.index.write(move |tables| tables.clear(&name)).await?;
+        let mut is_empty = false;
+        while !is_empty {
+            let name = grant.prefix.clone();
+            is_empty = self.index.write(move |tables| tables.clear_some(&name)).await?;
+        }
         let blobs = self.blobs.list(&grant.prefix, Uuid::nil());
         let described = blobs.map_ok(|listed| async move { self.blobs.describe(&grant.prefix, &listed).await });
         let objects = described.try_buffer_unordered(CONCURRENT_READS).try_filter_map(|object| ready(Ok(object)));

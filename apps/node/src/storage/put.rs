@@ -119,9 +119,11 @@ impl Storage {
         if size > MAX_OBJECT_BYTES {
             return Err(StorageError::InvalidArgument("An object must not be larger than 48 GiB."));
         }
-        let (row, current) = {
+        let (row, current, undeleted_bytes) = {
             let (prefix, key) = (grant.prefix.clone(), key.clone());
-            let read = move |tables: &ReadTables| Ok((tables.row(&prefix)?, tables.record(&prefix, key.as_str())?));
+            let read = move |tables: &ReadTables| {
+                Ok((tables.row(&prefix)?, tables.record(&prefix, key.as_str())?, tables.undeleted_bytes(&prefix)?))
+            };
             self.index.read(read).await?
         };
         if condition.is_some_and(|condition| !condition.holds(current.as_ref())) {
@@ -137,7 +139,7 @@ impl Storage {
             self.report_now(grant).await?;
         }
         checked?;
-        row.check_space(grant.quota_bytes, prefix.reserved_bytes())?;
+        row.check_space(grant.quota_bytes, undeleted_bytes.saturating_add(prefix.reserved_bytes()))?;
         Ok(true)
     }
 

@@ -198,6 +198,7 @@ fn open_database(path: &Path, store: &str) -> WriteResult<(Database, Uuid)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::object::{Attributes, Record};
     use super::*;
     use crate::random;
 
@@ -257,13 +258,57 @@ mod tests {
         let (b, a): (Vec<_>, Vec<_>) = batch.clone().into_iter().partition(|(prefix, _)| prefix == "b");
         assert_eq!((a.len(), b.len(), a.contains(&("a".to_owned(), blob(2)))), (25, 1, false));
         assert_eq!(next(batch.last().cloned()).await, []);
-        let undeleted = async || {
-            let row = index.read(|tables| tables.row("a")).await.unwrap();
-            row.map(|row| row.undeleted_bytes)
-        };
-        assert_eq!(undeleted().await, Some(2000));
+        let undeleted = || index.read(|tables| tables.undeleted_bytes("a"));
+        assert_eq!(undeleted().await, Ok(2000));
         index.write(move |tables| tables.remove_garbage(&batch)).await.unwrap();
-        assert_eq!(undeleted().await, Some(1750));
+        assert_eq!(undeleted().await, Ok(1750));
+        drop(index);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn prefix_is_cleared_in_steps_that_continue_after_a_restart() {
+        let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
+        let (index, _) = Index::open(&path, "store").unwrap();
+        let add = |prefix: &'static str, objects: u128| {
+            index.write(move |tables| {
+                let mut row = PrefixRow::new("p".to_owned());
+                for number in 0..objects {
+                    let blob = Uuid::from_u128(number);
+                    let record = Record { blob, size: 0, offset: 10, uploaded: 0, attributes: Attributes::default() };
+                    tables.add_rebuilt(prefix, &mut row, &number.to_string(), &record)?;
+                    tables.discard(prefix, "another key", blob, 10)?;
+                }
+                tables.end_rebuild(prefix, &row)
+            })
+        };
+        assert_eq!((add("a", 1200).await, add("b", 1).await), (Ok(()), Ok(())));
+        // Returns the numbers of objects and of bytes to delete, and whether the index of the prefix is complete.
+        let state = async |index: &Index, prefix: &'static str| {
+            let options = ListOptions { limit: usize::MAX, ..ListOptions::default() };
+            let read = move |tables: &ReadTables| {
+                let objects = tables.list(prefix, &options)?.objects.len();
+                Ok((objects, tables.undeleted_bytes(prefix)?, tables.row(prefix)?.is_some()))
+            };
+            index.read(read).await.unwrap()
+        };
+        assert_eq!(state(&index, "a").await, (1200, 12_000, true));
+        assert_eq!(index.write(|tables| tables.clear_some("a")).await, Ok(false));
+        assert_eq!(state(&index, "a").await, (200, 0, false));
+        drop(index);
+        // The thread of the index closes the file later.
+        let (index, _) = loop {
+            match Index::open(&path, "store") {
+                Ok(opened) => break opened,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
+        assert_eq!(index.write(|tables| tables.clear_some("a")).await, Ok(false));
+        assert_eq!(state(&index, "a").await, (0, 0, false));
+        assert_eq!(index.write(|tables| tables.clear_some("a")).await, Ok(true));
+        let garbage = index.read(|tables| tables.garbage(None, |_| false)).await.unwrap();
+        assert_eq!(garbage, [("b".to_owned(), Uuid::nil())]);
+        assert_eq!(state(&index, "b").await, (1, 10, true));
         drop(index);
         std::fs::remove_file(&path).unwrap();
     }

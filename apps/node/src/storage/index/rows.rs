@@ -23,9 +23,6 @@ pub struct PrefixRow {
     pub used_bytes: u64,
     /// The number of objects.
     pub objects: u64,
-    /// The sum of the sizes of the blobs that must be deleted, in bytes.
-    #[serde(default)]
-    pub undeleted_bytes: u64,
     /// The put that was refused because of the quota. Removed when it would fit.
     pub refusal: Option<Refusal>,
     /// The newest blob that was committed.
@@ -59,15 +56,7 @@ impl Refusal {
 
 impl PrefixRow {
     pub const fn new(project: String) -> Self {
-        Self {
-            project,
-            used_bytes: 0,
-            objects: 0,
-            undeleted_bytes: 0,
-            refusal: None,
-            newest: Uuid::nil(),
-            sweep_from: None,
-        }
+        Self { project, used_bytes: 0, objects: 0, refusal: None, newest: Uuid::nil(), sweep_from: None }
     }
 
     /// Returns the report to the control plane.
@@ -94,17 +83,16 @@ impl PrefixRow {
         }
     }
 
-    /// Checks whether the blobs without an object leave space for another put. These are the blobs that must be
-    /// deleted, and those in progress, which reserve `reserved_bytes`. Readers, a slow store and many overwrites delay
-    /// the deletion, so that without this check, a project could take any amount of space.
+    /// Checks whether the blobs without an object, which together take `bytes`, leave space for another put. These are
+    /// the blobs that must be deleted, and those in progress. Readers, a slow store and many overwrites delay the
+    /// deletion, so that without this check, a project could take any amount of space.
     ///
     /// # Errors
     /// Returns [`StorageError::Undeleted`].
-    pub fn check_space(&self, quota_bytes: u64, reserved_bytes: u64) -> Result<()> {
+    pub fn check_space(&self, quota_bytes: u64, bytes: u64) -> Result<()> {
         let unused = quota_bytes.saturating_sub(self.used_bytes);
         let space = unused.saturating_add(quota_bytes.max(MIN_MARGIN_BYTES));
-        let is_free = self.undeleted_bytes.saturating_add(reserved_bytes) <= space;
-        if is_free { Ok(()) } else { Err(StorageError::Undeleted) }
+        if bytes <= space { Ok(()) } else { Err(StorageError::Undeleted) }
     }
 
     /// Records a refused put, with the arguments of [`Self::check_quota`]. Returns whether the refusal must be reported
@@ -167,16 +155,15 @@ mod tests {
     fn blobs_without_an_object_are_limited_by_the_quota_and_a_margin() {
         let mut row = PrefixRow::new("p".to_owned());
         let (small, large) = (10, 1 << 30);
-        row.undeleted_bytes = MIN_MARGIN_BYTES;
-        assert_eq!(row.check_space(small, 10), Ok(()));
-        assert_eq!(row.check_space(small, 11), Err(StorageError::Undeleted));
+        assert_eq!(row.check_space(small, MIN_MARGIN_BYTES + 10), Ok(()));
+        assert_eq!(row.check_space(small, MIN_MARGIN_BYTES + 11), Err(StorageError::Undeleted));
         row.used_bytes = 4;
-        assert_eq!(row.check_space(small, 7), Err(StorageError::Undeleted));
+        assert_eq!(row.check_space(small, MIN_MARGIN_BYTES + 7), Err(StorageError::Undeleted));
         // A usage above the quota, for example after a change of the plan, does not count.
         row.used_bytes = 1 << 40;
-        assert_eq!(row.check_space(small, 0), Ok(()));
-        row.undeleted_bytes = 1 << 30;
-        assert_eq!((row.check_space(large, 0), row.check_space(large, 1)), (Ok(()), Err(StorageError::Undeleted)));
+        assert_eq!(row.check_space(small, MIN_MARGIN_BYTES), Ok(()));
+        assert_eq!(row.check_space(large, large), Ok(()));
+        assert_eq!(row.check_space(large, large + 1), Err(StorageError::Undeleted));
     }
 
     #[test]

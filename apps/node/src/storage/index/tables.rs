@@ -28,6 +28,8 @@ const OBJECTS: Definition = TableDefinition::new("objects");
 const PREFIXES: Definition = TableDefinition::new("prefixes");
 /// Blobs to delete, by prefix and blob id, with their sizes in bytes as big-endian `u64`.
 const GARBAGE: Definition = TableDefinition::new("garbage");
+/// The sums of the sizes in [`GARBAGE`] by prefix, as big-endian `u64`. Without a row, the sum is 0.
+const UNDELETED: Definition = TableDefinition::new("undeleted");
 /// The [`Identity`] of the index.
 const IDENTITY: Definition = TableDefinition::new("identity");
 
@@ -35,12 +37,15 @@ const IDENTITY: Definition = TableDefinition::new("identity");
 const MAX_DELETIONS: usize = 100;
 /// The largest number of blobs of one prefix in a batch.
 const MAX_DELETIONS_PER_PREFIX: usize = 25;
+/// The largest number of rows that one change removes from a prefix that is cleared. Each change delays all others.
+const MAX_CLEARED: usize = 1000;
 
 /// The tables in a read transaction.
 pub struct ReadTables {
     objects: ReadOnlyTable<&'static [u8], &'static [u8]>,
     prefixes: ReadOnlyTable<&'static [u8], &'static [u8]>,
     garbage: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    undeleted: ReadOnlyTable<&'static [u8], &'static [u8]>,
 }
 
 /// The tables in a write transaction.
@@ -48,6 +53,7 @@ pub struct Tables<'t> {
     objects: Table<'t, &'static [u8], &'static [u8]>,
     prefixes: Table<'t, &'static [u8], &'static [u8]>,
     garbage: Table<'t, &'static [u8], &'static [u8]>,
+    undeleted: Table<'t, &'static [u8], &'static [u8]>,
 }
 
 /// The store that the index describes, and the id under which it owns prefixes there.
@@ -99,6 +105,7 @@ impl ReadTables {
             objects: transaction.open_table(OBJECTS)?,
             prefixes: transaction.open_table(PREFIXES)?,
             garbage: transaction.open_table(GARBAGE)?,
+            undeleted: transaction.open_table(UNDELETED)?,
         })
     }
 
@@ -119,6 +126,11 @@ impl ReadTables {
 
     pub fn record(&self, prefix: &str, key: &str) -> WriteResult<Option<Record>> {
         find(&self.objects, &composite(prefix, key.as_bytes()))
+    }
+
+    /// Returns the sum of the sizes of the blobs of a prefix that must be deleted, in bytes.
+    pub fn undeleted_bytes(&self, prefix: &str) -> WriteResult<u64> {
+        find_bytes(&self.undeleted, prefix)
     }
 
     /// Returns whether a blob must still be deleted.
@@ -170,6 +182,7 @@ impl<'t> Tables<'t> {
             objects: transaction.open_table(OBJECTS)?,
             prefixes: transaction.open_table(PREFIXES)?,
             garbage: transaction.open_table(GARBAGE)?,
+            undeleted: transaction.open_table(UNDELETED)?,
         })
     }
 
@@ -194,10 +207,10 @@ impl<'t> Tables<'t> {
             row.replace(replaced, Some(record.size));
             row.update_refusal(grant.quota_bytes);
             if let Some(current) = current {
-                row.undeleted_bytes += self.add_garbage(&grant.prefix, current.blob, current.blob_bytes())?;
+                self.add_garbage(&grant.prefix, current.blob, current.blob_bytes())?;
             }
         } else {
-            row.undeleted_bytes += self.add_garbage(&grant.prefix, record.blob, record.blob_bytes())?;
+            self.add_garbage(&grant.prefix, record.blob, record.blob_bytes())?;
         }
         insert(&mut self.prefixes, grant.prefix.as_bytes(), &row)?;
         Ok(outcome)
@@ -211,7 +224,7 @@ impl<'t> Tables<'t> {
             let at = composite(&grant.prefix, key.as_str().as_bytes());
             let removed = self.objects.remove(at.as_slice())?.map(|removed| decode::<Record>(removed.value()));
             if let Some(removed) = removed.transpose()? {
-                row.undeleted_bytes += self.add_garbage(&grant.prefix, removed.blob, removed.blob_bytes())?;
+                self.add_garbage(&grant.prefix, removed.blob, removed.blob_bytes())?;
                 row.replace(Some(removed.size), None);
                 changed = true;
             }
@@ -246,8 +259,7 @@ impl<'t> Tables<'t> {
         let record: Option<Record> = find(&self.objects, &composite(prefix, key.as_bytes()))?;
         let is_unused = record.is_none_or(|record| record.blob != blob);
         if is_unused {
-            let added = self.add_garbage(prefix, blob, bytes)?;
-            self.update_undeleted(prefix, |undeleted| undeleted.saturating_add(added))?;
+            self.add_garbage(prefix, blob, bytes)?;
         }
         Ok(is_unused)
     }
@@ -263,13 +275,22 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Removes all rows of a prefix. Used before its index is rebuilt, and before its objects are deleted.
-    pub fn clear(&mut self, prefix: &str) -> WriteResult<()> {
+    /// Removes the next rows of a prefix, before its index is rebuilt or its objects are deleted. Returns whether none
+    /// are left. The first call removes the [`PrefixRow`], so that the index stays incomplete if the further calls are
+    /// prevented, for example by a crash.
+    pub fn clear_some(&mut self, prefix: &str) -> WriteResult<bool> {
         self.prefixes.remove(prefix.as_bytes())?;
+        self.undeleted.remove(prefix.as_bytes())?;
         let (start, end) = (composite(prefix, b""), composite(prefix, &[0xff]));
-        self.objects.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?;
-        self.garbage.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?;
-        Ok(())
+        let mut left = MAX_CLEARED;
+        for table in [&mut self.objects, &mut self.garbage] {
+            let rows = table.extract_from_if(start.as_slice()..end.as_slice(), |_, _| true)?;
+            for row in rows.take(left) {
+                row?;
+                left -= 1;
+            }
+        }
+        Ok(left > 0)
     }
 
     /// Adds a blob of the store while the index is rebuilt. The newest blob of a key becomes its object. Updates only
@@ -280,25 +301,19 @@ impl<'t> Tables<'t> {
         row.newest = row.newest.max(record.blob);
         if let Some(current) = current.as_ref().filter(|current| current.blob > record.blob) {
             tracing::debug!(prefix, newer = %current.blob, "found a replaced blob");
-            return self.add_garbage(prefix, record.blob, record.blob_bytes()).map(drop);
+            return self.add_garbage(prefix, record.blob, record.blob_bytes());
         }
         insert(&mut self.objects, &at, record)?;
         row.replace(current.as_ref().map(|current| current.size), Some(record.size));
         match current {
-            Some(replaced) => self.add_garbage(prefix, replaced.blob, replaced.blob_bytes()).map(drop),
+            Some(replaced) => self.add_garbage(prefix, replaced.blob, replaced.blob_bytes()),
             None => Ok(()),
         }
     }
 
     /// Completes the rebuilt index of a prefix.
     pub fn end_rebuild(&mut self, prefix: &str, row: &PrefixRow) -> WriteResult<()> {
-        let (start, end) = (composite(prefix, b""), composite(prefix, &[0xff]));
-        let mut undeleted_bytes = 0;
-        // The deletion of these blobs may have begun during the rebuild, so they are counted only now.
-        for garbage in self.garbage.range(start.as_slice()..end.as_slice())? {
-            undeleted_bytes += decode_bytes(garbage?.1.value());
-        }
-        insert(&mut self.prefixes, prefix.as_bytes(), &PrefixRow { undeleted_bytes, ..row.clone() })
+        insert(&mut self.prefixes, prefix.as_bytes(), row)
     }
 
     /// Returns the row of a grant's prefix, with the grant's project.
@@ -311,22 +326,23 @@ impl<'t> Tables<'t> {
         Ok(row)
     }
 
-    /// Marks a blob for deletion. Returns the number of bytes that this adds: 0 if the blob was already marked.
-    fn add_garbage(&mut self, prefix: &str, blob: Uuid, bytes: u64) -> WriteResult<u64> {
+    /// Marks a blob for deletion, unless it is already marked.
+    fn add_garbage(&mut self, prefix: &str, blob: Uuid, bytes: u64) -> WriteResult<()> {
         let at = composite(prefix, blob.as_bytes());
         if self.garbage.get(at.as_slice())?.is_some() {
-            return Ok(0);
+            return Ok(());
         }
         self.garbage.insert(at.as_slice(), bytes.to_be_bytes().as_slice())?;
-        Ok(bytes)
+        self.update_undeleted(prefix, |undeleted| undeleted.saturating_add(bytes))
     }
 
-    /// Changes the undeleted bytes in the row of a prefix. Does nothing during a rebuild: the row is absent then, and
-    /// the rebuild counts the garbage at its end.
+    /// Changes the sum of the sizes of the blobs of a prefix that must be deleted.
     fn update_undeleted(&mut self, prefix: &str, update: impl FnOnce(u64) -> u64) -> WriteResult<()> {
-        if let Some(mut row) = find::<PrefixRow>(&self.prefixes, prefix.as_bytes())? {
-            row.undeleted_bytes = update(row.undeleted_bytes);
-            insert(&mut self.prefixes, prefix.as_bytes(), &row)?;
+        let bytes = update(find_bytes(&self.undeleted, prefix)?);
+        if bytes == 0 {
+            self.undeleted.remove(prefix.as_bytes())?;
+        } else {
+            self.undeleted.insert(prefix.as_bytes(), bytes.to_be_bytes().as_slice())?;
         }
         Ok(())
     }
@@ -340,7 +356,7 @@ pub fn prepare_tables(transaction: &WriteTransaction, store: &str) -> WriteResul
     let owner = match found {
         Some(identity) if identity.store == store => identity.owner,
         other => {
-            for definition in [OBJECTS, PREFIXES, GARBAGE] {
+            for definition in [OBJECTS, PREFIXES, GARBAGE, UNDELETED] {
                 transaction.delete_table(definition)?;
             }
             let owner = other.map_or_else(random::id, |identity| identity.owner);
@@ -365,6 +381,10 @@ fn split_garbage(row: &[u8]) -> Option<(String, Uuid)> {
 
 fn decode_bytes(value: &[u8]) -> u64 {
     value.try_into().map(u64::from_be_bytes).unwrap_or_default()
+}
+
+fn find_bytes(table: &impl ReadableTable<&'static [u8], &'static [u8]>, prefix: &str) -> WriteResult<u64> {
+    Ok(table.get(prefix.as_bytes())?.map_or(0, |bytes| decode_bytes(bytes.value())))
 }
 
 fn find<T: DeserializeOwned>(

@@ -5,8 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use chaos::NetworkFault;
+use futures_util::future::join_all;
 use node::storage::PutOptions;
 use protocol::{DeletedStorage, DeletedStorageReport, Report};
+use redb::{Database, ReadableDatabase as _, ReadableTableMetadata as _, TableDefinition};
 use serde_json::json;
 
 use super::{Kind, Observation, Rig, TestStore, grant, key, noise, on_each_store};
@@ -72,16 +74,22 @@ async fn objects_of_a_purged_project_are_deleted_and_no_others() {
 async fn interrupted_deletion_continues_after_a_start() {
     on_each_store(async |rig| {
         let purged = grant("purged");
-        for number in 0..200 {
-            rig.put(&purged, &number.to_string(), "content").await;
+        for batch in 0..24 {
+            join_all((0..50).map(|number| rig.put_owned(&purged, format!("{batch}/{number}")))).await;
         }
+        rig.put(&grant("kept"), "key", "content").await;
         rig.set_purged(&["purged"]);
         // The node stops at some point of the deletion.
         tokio::task::yield_now().await;
         let mut rig = rig.restart().await;
         rig.set_purged(&["purged"]);
         rig.wait_for_deletion("purged").await;
-        rig.wait_for_blobs(0).await;
+        rig.wait_for_blobs(1).await;
+        // The index contains only the object of the other project.
+        let (_store, dir) = rig.stop().await;
+        let index = Database::open(dir.path().join("storage.redb")).unwrap();
+        let objects = TableDefinition::<&[u8], &[u8]>::new("objects");
+        assert_eq!(index.begin_read().unwrap().open_table(objects).unwrap().len().unwrap(), 1);
     })
     .await;
 }
