@@ -8,6 +8,7 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
 use uuid::Uuid;
 
 use super::ids::BlobIds;
+use super::index::MIN_BLOB_BYTES;
 use super::large_puts::ProjectLargePuts;
 
 /// The largest number of calls with long arguments or results, a few MiB each, of a project at the same time.
@@ -67,12 +68,12 @@ impl Prefix {
         self.quota_bytes.swap(quota_bytes, Ordering::Relaxed) != quota_bytes
     }
 
-    /// Begins a put. `bytes` is the number of bytes to reserve: the size, as far as it is known. Returns the id of the
-    /// new blob.
+    /// Begins a put. Reserves `bytes`, the size as far as it is known, but at least [`MIN_BLOB_BYTES`]. Returns the id of
+    /// the new blob.
     pub fn begin(&self, ids: &BlobIds, bytes: u64) -> Uuid {
         let mut in_progress = self.in_progress();
         let blob = ids.next();
-        in_progress.insert(blob, bytes);
+        in_progress.insert(blob, bytes.max(MIN_BLOB_BYTES));
         blob
     }
 

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::error::{Result, StorageError, failed};
 
 pub use self::listing::{ListOptions, Page, Position};
-pub use self::rows::PrefixRow;
+pub use self::rows::{MIN_BLOB_BYTES, PrefixRow};
 pub use self::tables::{Condition, Put, PutOutcome, ReadTables, Tables, WriteResult};
 
 /// The size of the database's own cache in bytes. It is small, because the operating system caches the file too.
@@ -240,6 +240,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
         let (index, _) = Index::open(&path, "store").unwrap();
         let blob = Uuid::from_u128;
+        // Each of these blobs counts as 1 KiB.
         let add = move |tables: &mut Tables<'_>| {
             tables.end_rebuild("a", &PrefixRow::new("p".to_owned()))?;
             for number in 0..200 {
@@ -259,9 +260,9 @@ mod tests {
         assert_eq!((a.len(), b.len(), a.contains(&("a".to_owned(), blob(2)))), (25, 1, false));
         assert_eq!(next(batch.last().cloned()).await, []);
         let undeleted = || index.read(|tables| tables.undeleted_bytes("a"));
-        assert_eq!(undeleted().await, Ok(2000));
+        assert_eq!(undeleted().await, Ok(200 << 10));
         index.write(move |tables| tables.remove_garbage(&batch)).await.unwrap();
-        assert_eq!(undeleted().await, Ok(1750));
+        assert_eq!(undeleted().await, Ok(175 << 10));
         drop(index);
         std::fs::remove_file(&path).unwrap();
     }
@@ -292,7 +293,7 @@ mod tests {
             };
             index.read(read).await.unwrap()
         };
-        assert_eq!(state(&index, "a").await, (1200, 12_000, true));
+        assert_eq!(state(&index, "a").await, (1200, 1200 << 10, true));
         assert_eq!(index.write(|tables| tables.clear_some("a")).await, Ok(false));
         assert_eq!(state(&index, "a").await, (200, 0, false));
         drop(index);
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(index.write(|tables| tables.clear_some("a")).await, Ok(true));
         let garbage = index.read(|tables| tables.garbage(None, |_| false)).await.unwrap();
         assert_eq!(garbage, [("b".to_owned(), Uuid::nil())]);
-        assert_eq!(state(&index, "b").await, (1, 10, true));
+        assert_eq!(state(&index, "b").await, (1, 1 << 10, true));
         drop(index);
         std::fs::remove_file(&path).unwrap();
     }

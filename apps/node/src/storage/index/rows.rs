@@ -12,6 +12,9 @@ const MIN_OBJECTS: u64 = 1000;
 /// The blobs of a prefix that are being written or deleted may together take as much space as the quota, or this number
 /// of bytes if the quota is smaller.
 const MIN_MARGIN_BYTES: u64 = 64 << 20;
+/// The least size that counts for a blob without an object, because even an empty one takes space in the store and in
+/// the index.
+pub const MIN_BLOB_BYTES: u64 = 1024;
 
 /// A prefix whose index is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use super::super::grant::Grant;
 use super::super::key::Key;
 use super::super::object::Record;
 use super::listing::{self, ListOptions, Page};
-use super::rows::PrefixRow;
+use super::rows::{MIN_BLOB_BYTES, PrefixRow};
 use crate::random;
 
 pub type WriteResult<T> = std::result::Result<T, redb::Error>;
@@ -26,7 +26,7 @@ type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 const OBJECTS: Definition = TableDefinition::new("objects");
 /// [`PrefixRow`]s by prefix.
 const PREFIXES: Definition = TableDefinition::new("prefixes");
-/// Blobs to delete, by prefix and blob id, with their sizes in bytes as big-endian `u64`.
+/// Blobs to delete, by prefix and blob id, with their sizes in bytes, at least [`MIN_BLOB_BYTES`], as big-endian `u64`.
 const GARBAGE: Definition = TableDefinition::new("garbage");
 /// The sums of the sizes in [`GARBAGE`] by prefix, as big-endian `u64`. Without a row, the sum is 0.
 const UNDELETED: Definition = TableDefinition::new("undeleted");
@@ -332,6 +332,7 @@ impl<'t> Tables<'t> {
         if self.garbage.get(at.as_slice())?.is_some() {
             return Ok(());
         }
+        let bytes = bytes.max(MIN_BLOB_BYTES);
         self.garbage.insert(at.as_slice(), bytes.to_be_bytes().as_slice())?;
         self.update_undeleted(prefix, |undeleted| undeleted.saturating_add(bytes))
     }

@@ -1,12 +1,14 @@
 //! Quotas and reports.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use node::storage::PutOptions;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Grant, code, fixed, grant_with, key, on_each_store};
@@ -175,5 +177,31 @@ async fn bytes_in_flight_are_limited() {
     assert_eq!(tokio::time::timeout(TIMEOUT, refused).await, Ok("quota_exceeded"));
     stalled.shutdown().await;
     let stored = async { while put().await.is_err() {} };
+    assert_eq!(tokio::time::timeout(TIMEOUT, stored).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_objects_in_flight_count_as_a_kib() {
+    let rig = super::Rig::start(super::TestStore::start(super::Kind::Folder).await);
+    let grant = grant_with("one", 1 << 20);
+    // The other puts leave 1 KiB of the limit of 65 MiB to the two of an empty object.
+    let lengths = [vec![1 << 20; 64], vec![(1 << 20) - 1024, 0, 0]].concat();
+    let (began, mut begun) = mpsc::unbounded_channel();
+    let mut stalled = JoinSet::new();
+    for (number, length) in lengths.iter().enumerate() {
+        let (storage, one, began) = (rig.storage.clone(), grant.clone(), began.clone());
+        let content = Box::pin(stream::once(async move {
+            began.send(()).unwrap();
+            pending::<Result<Bytes, Infallible>>().await
+        }));
+        let options = PutOptions { length: Some(*length), ..PutOptions::default() };
+        stalled.spawn(async move { storage.put(fixed(&one), key(&number.to_string()), options, content).await });
+    }
+    for _ in &lengths {
+        assert_eq!(tokio::time::timeout(TIMEOUT, begun.recv()).await, Ok(Some(())));
+    }
+    assert_eq!(code(rig.put_with(&grant, "key", "", PutOptions::default()).await), "quota_exceeded");
+    stalled.shutdown().await;
+    let stored = async { while rig.put_with(&grant, "key", "", PutOptions::default()).await.is_err() {} };
     assert_eq!(tokio::time::timeout(TIMEOUT, stored).await, Ok(()));
 }
