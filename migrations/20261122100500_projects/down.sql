@@ -1,3 +1,4 @@
+DROP VIEW projects.project_plans;
 DROP VIEW projects.placements;
 DROP TABLE projects.project_counts;
 DROP TABLE projects.bundle_totals;

@@ -178,3 +178,7 @@ CREATE TRIGGER projects_after_delete AFTER DELETE ON projects.projects
 -- The only columns of convergence that this context reads.
 CREATE VIEW projects.placements AS
     SELECT project_id, state, epoch FROM convergence.placements;
+
+-- The only columns of organizations that this context reads.
+CREATE VIEW projects.project_plans AS
+    SELECT p.id, p.org_id, o.plan, o.created_by FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id;

@@ -36,7 +36,7 @@ pub struct Metrics {
     pub worker_memory: IntGauge,
     /// The limit on this memory; 0 on a node that does not run worker code.
     pub worker_memory_limit: IntGauge,
-    /// Idle worker processes that were stopped to free memory.
+    /// Worker processes that were stopped to free memory.
     pub worker_memory_stops: IntCounter,
     /// The metrics of the object storage.
     pub storage: StorageMetrics,
@@ -89,7 +89,7 @@ impl Metrics {
             registry.register(Box::new(gauge.clone()))?;
         }
         let worker_memory_stops =
-            IntCounter::new("svc_node_worker_memory_stops_total", "Idle worker processes stopped to free memory")?;
+            IntCounter::new("svc_node_worker_memory_stops_total", "Worker processes stopped to free memory")?;
         registry.register(Box::new(worker_memory_stops.clone()))?;
         let storage = StorageMetrics::new(&registry)?;
         let (databases, backups) = (DatabaseMetrics::new(&registry)?, BackupMetrics::new(&registry)?);

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use protocol::DeploymentState;
+use protocol::{DeploymentState, Site};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
@@ -241,7 +241,7 @@ impl Reconciler {
         let candidates = self.placements.iter().flat_map(|(project, placement)| {
             let Placement { desired, live, revision, .. } = placement;
             let pending = (*live != Some(desired.bundle)).then_some(desired);
-            let pending = pending.and_then(|desired| code(indexes, project, desired.version, desired.bundle));
+            let pending = pending.and_then(|desired| code(indexes, project, desired, desired.version, desired.bundle));
             let pending = pending.map(|code| Candidate { code, revision: Some(*revision) });
             let live = live_code(indexes, project, placement).map(|code| Candidate { code, revision: None });
             pending.into_iter().chain(live)
@@ -338,20 +338,21 @@ async fn evict(cache: Arc<Cache>) {
 fn code<'a>(
     indexes: &'a HashMap<Digest, Arc<Index>>,
     project: &'a str,
+    Site { owner, .. }: &'a Site,
     version: i32,
     bundle: Digest,
 ) -> Option<VersionCode<'a>> {
     let index = indexes.get(&bundle).filter(|index| index.code.is_some())?;
-    Some(VersionCode { project, version, bundle, index })
+    Some(VersionCode { project, owner, version, bundle, index })
 }
 
 fn live_code<'a>(
     indexes: &'a HashMap<Digest, Arc<Index>>,
     project: &'a str,
-    placement: &Placement,
+    placement: &'a Placement,
 ) -> Option<VersionCode<'a>> {
     let version = placement.live_version.unwrap_or(placement.desired.version);
-    code(indexes, project, version, placement.live?)
+    code(indexes, project, &placement.desired, version, placement.live?)
 }
 
 #[cfg(test)]

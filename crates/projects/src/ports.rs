@@ -41,6 +41,9 @@ pub enum Notice {
 /// The desired state of a project on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveState {
+    /// The id of the organization, or of its creator while it has the free plan. All projects of an owner have one share
+    /// of the memory of a node.
+    pub owner: String,
     /// The active hostnames.
     pub hostnames: Vec<String>,
     /// `Strict-Transport-Security` of the active hostnames that have it.

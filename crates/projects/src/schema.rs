@@ -100,6 +100,15 @@ diesel::table! {
 }
 
 diesel::table! {
+    projects.project_plans (id) {
+        id -> Uuid,
+        org_id -> Uuid,
+        plan -> Text,
+        created_by -> Nullable<Uuid>,
+    }
+}
+
+diesel::table! {
     projects.projects (id) {
         id -> Uuid,
         org_id -> Uuid,
@@ -135,6 +144,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     hostnames,
     placements,
     project_counts,
+    project_plans,
     projects,
     used_access_codes
 );

@@ -10,6 +10,8 @@ use crate::desired::DesiredPart;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Site {
+    /// The user or organization whose projects have one share of the node's memory for workers.
+    pub owner: String,
     /// The project's hostnames, lowercase, without a port.
     pub hostnames: Vec<String>,
     /// The bundle to serve.

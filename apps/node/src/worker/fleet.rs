@@ -178,7 +178,7 @@ impl Fleet {
             (None, Some(served)) if !served.is_outdated(&environment) || served.is_active() => Arc::clone(served),
             (None, served) => Worker::new(workers, code, &environment, served.map(Arc::as_ref)),
         };
-        worker.set_version(code.version);
+        worker.set_version(code);
         Ok(worker)
     }
 

@@ -221,10 +221,11 @@ impl Process {
         is_stopped
     }
 
-    /// Returns the end of the last request, if the process runs and had no request for this long.
-    pub fn idle_since(&self, idle: Duration) -> Option<Instant> {
+    /// Returns whether the process is in use, which means that it had a request within this time, and the time of its
+    /// last request. Returns `None` if it does not run.
+    pub fn last_use(&self, idle: Duration) -> Option<(bool, Instant)> {
         let usage = *self.usage.borrow();
-        (self.exit.borrow().is_none() && usage.is_idle(idle)).then_some(usage.last_request_at)
+        self.is_running().then(|| (!usage.is_idle(idle), usage.last_request_at))
     }
 
     /// Returns whether a request is in flight, or was within this time.

@@ -34,12 +34,14 @@ const MEMORY_RETRY_DELAY: Duration = Duration::from_secs(2);
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The message for the project's members if the node has no memory for a new version.
-const NO_MEMORY: &str = "The node has no memory for another worker, because all running ones are in use. It tries again \
+const NO_MEMORY: &str = "The node has no memory for another worker, because the running ones are in use. It tries again \
     every few seconds. If this persists, contact the operator.";
 
 /// A version of a project. Its process is started on demand, one start at a time, always with the current environment.
 pub struct Worker {
     pub project: String,
+    /// The owner of the memory of processes that start from now on.
+    owner: Mutex<String>,
     pub bundle: Digest,
     pub index: Arc<Index>,
     version: AtomicI32,
@@ -73,6 +75,7 @@ struct RestartState {
 pub struct VersionCode<'a> {
     /// The project's id.
     pub project: &'a str,
+    pub owner: &'a str,
     pub version: i32,
     pub bundle: Digest,
     pub index: &'a Arc<Index>,
@@ -119,6 +122,7 @@ impl Worker {
         let is_reported_down = previous.map(|previous| Arc::clone(&previous.is_reported_down));
         Arc::new(Self {
             project: code.project.to_owned(),
+            owner: Mutex::new(code.owner.to_owned()),
             bundle: code.bundle,
             index: Arc::clone(code.index),
             version: AtomicI32::new(code.version),
@@ -134,9 +138,11 @@ impl Worker {
         })
     }
 
-    /// Sets the version number. A new version may have the same bundle, and then uses the same processes.
-    pub fn set_version(&self, version: i32) {
-        self.version.store(version, Ordering::Relaxed);
+    /// Sets the version number and the owner. A new version may have the same bundle, and then uses the same processes.
+    pub fn set_version(&self, code: &VersionCode<'_>) {
+        self.version.store(code.version, Ordering::Relaxed);
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        code.owner.clone_into(&mut owner);
     }
 
     /// Returns the current version of the bundle.
@@ -282,7 +288,8 @@ impl Worker {
         let Some(environment) = self.workers.environments.get(&self.project) else {
             return Err(Rejection::BackingOff(GRACE_PERIOD));
         };
-        let Some(memory) = self.workers.budget.reserve() else {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(memory) = self.workers.budget.reserve(&owner) else {
             self.workers.metrics.count_start(START_WITHOUT_MEMORY);
             return Err(Rejection::NoMemory);
         };

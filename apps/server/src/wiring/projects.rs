@@ -212,7 +212,7 @@ impl ReportReceiver<DeploymentReport> for DeploymentsPort {
 }
 
 fn site(live: LiveState) -> Site {
-    let LiveState { hostnames, hsts, bundle, size_bytes, version, access } = live;
+    let LiveState { owner, hostnames, hsts, bundle, size_bytes, version, access } = live;
     let LiveAccess { mode, password, bypass, version: access_version } = access;
     let mode = match mode {
         AccessMode::Public => protocol::AccessMode::Public,
@@ -224,7 +224,7 @@ fn site(live: LiveState) -> Site {
         let Hsts { max_age, include_sub_domains, preload } = hsts;
         SiteHsts { hostname, max_age, include_sub_domains, preload }
     });
-    Site { hostnames, bundle, size_bytes, version, access, hsts: hsts.collect() }
+    Site { owner, hostnames, bundle, size_bytes, version, access, hsts: hsts.collect() }
 }
 
 struct ZonesPort(Dns);

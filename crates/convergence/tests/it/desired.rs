@@ -125,8 +125,8 @@ async fn desired_state_has_documented_shape() {
         },
         "parts": [
             { "project": shop, "revision": 2, "part": "site", "desired": {
-                "hostnames": ["shop.example", "www.example.org"], "hsts": [], "bundle": digest(3), "sizeBytes": 1003,
-                "version": 3,
+                "owner": "usr_1", "hostnames": ["shop.example", "www.example.org"], "hsts": [], "bundle": digest(3),
+                "sizeBytes": 1003, "version": 3,
                 "access": { "mode": "public", "password": null, "bypass": null, "version": 0 },
             } },
             { "project": blog, "revision": 4, "part": "site", "desired": null },

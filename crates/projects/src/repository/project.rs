@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel_async::RunQueryDsl;
-use kernel::{AccessMode, Digest, OrgId, Paging, ProjectId, Time, TokenHash};
+use kernel::{AccessMode, Digest, OrgId, Paging, Plan, ProjectId, Time, TokenHash, UserId};
 use store::{Connection, Error, Prepared, Result, any_of};
 
 use super::deployment::DeploymentRow;
@@ -13,7 +13,7 @@ use crate::model::{
     ProjectName,
 };
 use crate::ports::{LiveAccess, LiveState};
-use crate::schema::{deployments, hostname_tls, hostnames, placements, project_counts, projects};
+use crate::schema::{deployments, hostname_tls, hostnames, placements, project_counts, project_plans, projects};
 
 /// The number of deployments in an overview.
 const OVERVIEW_DEPLOYMENTS: i32 = 5;
@@ -240,6 +240,12 @@ impl ProjectRepository for Connection {
         let Some((_, _, (bundle, size_bytes, version), access)) = rows.as_slice().first().cloned() else {
             return Ok(None);
         };
+        let columns = (project_plans::org_id, project_plans::plan, project_plans::created_by);
+        let owner = project_plans::table.find(project).select(columns);
+        let (org, plan, creator) = owner.first::<(OrgId, Plan, Option<UserId>)>(self).await?;
+        // The creator of an organization with a paid plan may have left it.
+        let creator = creator.filter(|_| plan == Plan::Free);
+        let owner = creator.map_or_else(|| org.to_string(), |user| user.to_string());
         let (mode, password, bypass, access_version) = access;
         let access = LiveAccess { mode, password, bypass, version: access_version };
         let (mut hostnames, mut hsts) = (Vec::with_capacity(rows.len()), Vec::new());
@@ -247,7 +253,7 @@ impl ProjectRepository for Connection {
             hsts.extend(Option::<Hsts>::from(row).map(|hsts| (name.clone(), hsts)));
             hostnames.push(name);
         }
-        Ok(Some(LiveState { hostnames, hsts, bundle, size_bytes, version, access }))
+        Ok(Some(LiveState { owner, hostnames, hsts, bundle, size_bytes, version, access }))
     }
 
     async fn project_overview(&self, org: OrgId, project: ProjectId) -> Result<Option<Overview>> {

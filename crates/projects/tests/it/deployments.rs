@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use kernel::{AbuseLimits, AccessMode, ApiError as _, Code, Digest, Kind, Limits, Paging, Plan, ResourceSet};
 use projects::{
-    Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, ProjectError, Push, Rollback,
-    Source,
+    Deployment, DeploymentRepository as _, DeploymentStatus, Git, LiveAccess, LiveState, Org, ProjectError, Push,
+    Rollback, Source,
 };
 use serde_json::json;
 
@@ -51,8 +51,8 @@ async fn upload_becomes_the_next_live_version() {
     assert_eq!(deployment, expected);
     let hostnames = vec!["shop-acme.svc.example".to_owned()];
     let access = LiveAccess { mode: AccessMode::Public, password: None, bypass: None, version: 0 };
-    let (hsts, size_bytes) = (Vec::new(), upload.len() as i64);
-    let live = LiveState { hostnames, hsts, bundle: digest, size_bytes, version: 1, access };
+    let (owner, hsts, size_bytes) = (org.id.to_string(), Vec::new(), upload.len() as i64);
+    let live = LiveState { owner, hostnames, hsts, bundle: digest, size_bytes, version: 1, access };
     assert_eq!(kit.node.take_updates(), [(project, live)]);
     let data = json!({ "version": 1, "digest": digest });
     assert_eq!(kit.audited().await, [kit.audit_row("deployment.create", &org, project, data)]);
@@ -64,6 +64,24 @@ async fn upload_becomes_the_next_live_version() {
     assert_eq!(kit.db_number(declared).await, 1);
     assert_eq!(kit.files.list(), [format!("bundles/{}", digest.hex())]);
     assert_eq!(std::fs::read(kit.files.path().join("bundles").join(digest.hex())).unwrap(), upload);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn free_organizations_of_a_creator_have_one_owner() {
+    let kit = Kit::start().await;
+    let (one, two) = (kit.db_org("one", Plan::Free).await, kit.db_org("two", Plan::Free).await);
+    let paid = kit.db_org("paid", Plan::Pro).await;
+    let creator = kit.db_user(&one, None).await;
+    kit.db_execute(&format!("UPDATE orgs.orgs SET created_by = '{}'", creator.as_uuid())).await;
+    let owner_of = async |org: &Org| {
+        let project = kit.project(org, "shop").await.id;
+        kit.deploy(org, project, "page").await.unwrap();
+        kit.audited().await;
+        kit.node.take_updates().remove(0).1.owner
+    };
+    assert_eq!(owner_of(&one).await, creator.to_string());
+    assert_eq!(owner_of(&two).await, creator.to_string());
+    assert_eq!(owner_of(&paid).await, paid.id.to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]

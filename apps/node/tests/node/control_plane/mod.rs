@@ -162,10 +162,21 @@ impl ControlPlane {
         digest
     }
 
+    /// Like [`Self::deploy`], for a project of this owner. The projects of all other deploys have the same owner.
+    pub fn deploy_as(&self, owner: &str, project: &str, files: &[(&str, &[u8])]) {
+        let archive = archive(files);
+        let digest = self.set_desired_as(owner, project, &[&format!("{project}.localhost")], &archive);
+        self.put(&digest, archive);
+    }
+
     /// Sets the desired bundle without providing its content.
     pub fn set_desired(&self, project: &str, hostnames: &[&str], archive: &Bytes) -> String {
+        self.set_desired_as("usr_1", project, hostnames, archive)
+    }
+
+    fn set_desired_as(&self, owner: &str, project: &str, hostnames: &[&str], archive: &Bytes) -> String {
         let bundle = format!("sha256:{}", sha256(archive));
-        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": self.next_version(project), "access": public() });
+        let site = json!({ "owner": owner, "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": self.next_version(project), "access": public() });
         self.change(project, site);
         bundle
     }
@@ -176,7 +187,7 @@ impl ControlPlane {
         let (bundle, version) = (format!("sha256:{}", sha256(&archive)), self.next_version(project));
         self.put(&bundle, archive.clone());
         let hostnames = [format!("{project}.localhost")];
-        let site = json!({ "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": version, "access": access });
+        let site = json!({ "owner": "usr_1", "hostnames": hostnames, "bundle": bundle, "sizeBytes": archive.len(), "version": version, "access": access });
         self.change(project, site);
     }
 

@@ -16,6 +16,7 @@ use crate::visitor::VisitorResponse;
 
 const TWO: &str = "two.localhost";
 const THREE: &str = "three.localhost";
+const FOUR: &str = "four.localhost";
 
 /// Responds with 204 and an id of the process. The node ends such a request before it sends the response, so the process
 /// is idle when the visitor receives it. `/fill` allocates 130 MiB and responds until the visitor closes the connection.
@@ -144,7 +145,7 @@ async fn idle_worker_is_stopped_before_another_one_starts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn busy_worker_is_never_stopped_and_others_start_after_it() {
+async fn busy_worker_is_not_stopped_for_the_same_owner_and_others_start_after_it() {
     let Some(rig) = rig(128).await else { return };
     rig.starts("app", CODE).await;
     rig.starts("two", CODE).await;
@@ -174,6 +175,37 @@ async fn busy_worker_is_never_stopped_and_others_start_after_it() {
     assert_ne!(seen.header("id"), two);
     rig.observes("three", State::Serving).await;
     assert_ne!(rig.process_id(HOST).await, app);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_worker_of_an_owner_above_its_share_is_stopped_for_others_only() {
+    // The share of an owner is the limit of a process, 256 MiB. Two filled workers use more.
+    let Some(rig) = rig(306).await else { return };
+    rig.starts("app", CODE).await;
+    rig.starts("two", CODE).await;
+    rig.core.deploy_as("usr_2", "four", &[("worker/index.js", CODE.as_bytes())]);
+    rig.observes("four", State::Serving).await;
+    rig.node.visitor.sees(FOUR, "/", 204, "").await;
+    let four = rig.process_id(FOUR).await;
+    let three = format!("const ballast = new Uint8Array(40 << 20).fill(1);{CODE}");
+    rig.starts("three", &three).await;
+    let (_, mut app) = rig.fill(HOST).await;
+    let (id, mut two) = rig.fill(TWO).await;
+    rig.stops_to_free_memory(1).await;
+    rig.uses(260).await;
+    for _ in 0..3 {
+        assert_no_memory(&rig.node.visitor.get(THREE, "/").await);
+    }
+
+    // The same files as before, for another owner.
+    rig.core.deploy_as("usr_3", "three", &[("worker/index.js", three.as_bytes())]);
+    rig.starts_when_memory_is_free(THREE).await;
+    rig.stops_to_free_memory(2).await;
+    while app.next().await.is_some_and(|chunk| chunk.is_ok()) {}
+    assert_eq!(two.next().await.unwrap().unwrap(), id.as_bytes(), "the worker with the newer request was stopped");
+    assert_eq!(rig.process_id(FOUR).await, four, "the worker of an owner within its share was stopped");
+    // The owner uses the memory that is free.
+    rig.starts_when_memory_is_free(HOST).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

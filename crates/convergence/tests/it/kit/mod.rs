@@ -158,6 +158,7 @@ pub fn deploy_event(project: ProjectId) -> Event {
 /// Returns a site of this version. Each version has a different bundle.
 pub fn site(version: i32) -> Site {
     Site {
+        owner: "usr_1".to_owned(),
         hostnames: vec!["shop.example".to_owned(), "www.example.org".to_owned()],
         bundle: digest(version),
         size_bytes: 1000 + i64::from(version),
