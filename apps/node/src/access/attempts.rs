@@ -40,6 +40,14 @@ impl AttemptLimiter {
         *count += 1;
         if *count > self.max { Err(WINDOW - (now - *start)) } else { Ok(()) }
     }
+
+    /// Removes a recorded attempt.
+    pub fn remove(&self, from: IpAddr, host: &str) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, count)) = windows.counts.get_mut(&(from, host.to_owned())) {
+            *count = count.saturating_sub(1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The access gate: checks each request against the site's access policy, and handles sign-in.
 
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,6 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::{SiteAccess, cookie_values};
 use serde::Deserialize;
 use settings::rate_limit_key;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -23,6 +23,7 @@ use super::cookie::{COOKIE_NAME, CookieScope, Keys};
 use super::cross_origin::is_cross_origin_action;
 use super::form::{CHALLENGE, FORM_PATH, form};
 use super::policy::{Challenge, has_bypass_key, required_challenge};
+use super::verifications::{VerificationPermit, Verifications};
 use crate::client::{Core, Redemption};
 use crate::origin::Origins;
 use crate::page::{page, with_retry_after};
@@ -39,15 +40,15 @@ const MAX_FORM_BYTES: usize = 12 * 1024;
 const MAX_PASSWORD_ATTEMPTS: u32 = 10;
 const MAX_CALLBACKS: u32 = 30;
 
+/// The limits per minute of one client network at the password forms of all hosts: on attempts, and on failed ones.
+const MAX_NETWORK_ATTEMPTS: u32 = 300;
+const MAX_NETWORK_FAILURES: u32 = 30;
+
 /// A longer code is invalid.
 const MAX_CODE_BYTES: usize = 1024;
 
-/// Timeouts of reading the form and of waiting for a verification permit.
+/// The timeout of reading the form.
 const FORM_TIMEOUT: Duration = Duration::from_secs(10);
-const PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// Each verification takes 19 MiB and a core for about 25 ms.
-const MAX_CONCURRENT_VERIFICATIONS: usize = 2;
 
 /// The access gate of all sites.
 pub struct AccessGate {
@@ -55,9 +56,12 @@ pub struct AccessGate {
     keys: Keys,
     origins: Arc<Origins>,
     password_attempts: AttemptLimiter,
+    network_attempts: AttemptLimiter,
+    /// Includes attempts in progress. Otherwise, visitors that disconnect before the response would have no limit.
+    network_failures: AttemptLimiter,
     /// Limits callbacks, because each one costs a request to the control plane.
     callbacks: AttemptLimiter,
-    verifications: Arc<Semaphore>,
+    verifications: Verifications,
 }
 
 /// The query parameters of the redirect from the dashboard.
@@ -79,10 +83,16 @@ struct Form {
 impl AccessGate {
     /// Opens the gate with the cookie key in the file `key`.
     pub fn open(core: Core, key: &Path, origins: Arc<Origins>) -> io::Result<Self> {
-        let (password_attempts, callbacks) =
-            (AttemptLimiter::new(MAX_PASSWORD_ATTEMPTS), AttemptLimiter::new(MAX_CALLBACKS));
-        let verifications = Arc::new(Semaphore::new(MAX_CONCURRENT_VERIFICATIONS));
-        Ok(Self { core, keys: Keys::open(key)?, origins, password_attempts, callbacks, verifications })
+        Ok(Self {
+            core,
+            keys: Keys::open(key)?,
+            origins,
+            password_attempts: AttemptLimiter::new(MAX_PASSWORD_ATTEMPTS),
+            network_attempts: AttemptLimiter::new(MAX_NETWORK_ATTEMPTS),
+            network_failures: AttemptLimiter::new(MAX_NETWORK_FAILURES),
+            callbacks: AttemptLimiter::new(MAX_CALLBACKS),
+            verifications: Verifications::new(),
+        })
     }
 
     /// Returns the payload if the request may see the site; otherwise the response to send: a sign-in challenge, or the
@@ -199,22 +209,34 @@ impl AccessGate {
             return form(StatusCode::BAD_REQUEST, "/", Some("Enter the password."));
         };
         let next = local_path(&next);
-        if let Err(wait) = self.record_attempt(&self.password_attempts, request, scope.host) {
+        if let Err(wait) = self.record_password_attempt(request, scope.host) {
             let error = Some("Too many attempts. Wait a minute, then try again.");
             return with_retry_after(form(StatusCode::TOO_MANY_REQUESTS, next, error), wait);
         }
-        let Ok(Ok(permit)) = timeout(PERMIT_TIMEOUT, Arc::clone(&self.verifications).acquire_owned()).await else {
+        let remove_failure = || self.network_failures.remove(client_network(self.origins.of(request).client), "");
+        let Some(permit) = self.verifications.permit(scope.project).await else {
+            remove_failure();
             let error = Some("Many visitors are signing in at the moment. Try again.");
             return with_retry_after(form(StatusCode::SERVICE_UNAVAILABLE, next, error), Duration::ZERO);
         };
         match verify_password(hash.to_owned(), password, permit).await {
-            Ok(true) => self.grant_access(request, HttpResponse::SeeOther(), scope, next),
+            Ok(true) => {
+                remove_failure();
+                self.grant_access(request, HttpResponse::SeeOther(), scope, next)
+            }
             Ok(false) => form(StatusCode::UNAUTHORIZED, next, Some("The password is wrong. Try again.")),
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "failed to verify a password");
                 page(StatusCode::SERVICE_UNAVAILABLE, "We could not check the password. Try again in a moment.")
             }
         }
+    }
+
+    fn record_password_attempt(&self, request: &HttpRequest, host: &str) -> Result<(), Duration> {
+        self.record_attempt(&self.password_attempts, request, host)?;
+        let (network, now) = (client_network(self.origins.of(request).client), Instant::now());
+        self.network_attempts.record(network, "", now)?;
+        self.network_failures.record(network, "", now)
     }
 
     fn record_attempt(&self, limiter: &AttemptLimiter, request: &HttpRequest, host: &str) -> Result<(), Duration> {
@@ -233,7 +255,7 @@ impl AccessGate {
 }
 
 /// Verifies a password. The permit is held until the verification ends, even if the visitor disconnects.
-async fn verify_password(hash: String, password: String, permit: OwnedSemaphorePermit) -> anyhow::Result<bool> {
+async fn verify_password(hash: String, password: String, permit: VerificationPermit) -> anyhow::Result<bool> {
     let verify = move || {
         let result = Argon2::default().verify_password(password.as_bytes(), hash.as_str());
         drop(permit);
@@ -246,6 +268,15 @@ async fn verify_password(hash: String, password: String, permit: OwnedSemaphoreP
     }
 }
 
+/// Returns the network of a client: its IPv4 address, or the /48 network of its IPv6 address, because a site may get a /48
+/// (RFC 6177) with many /64 networks.
+fn client_network(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 48)).into(),
+        v4 => v4,
+    }
+}
+
 fn redirect(mut response: HttpResponseBuilder, to: &str) -> HttpResponseBuilder {
     response.insert_header((LOCATION, to)).insert_header((CACHE_CONTROL, "no-store"));
     response
@@ -253,4 +284,16 @@ fn redirect(mut response: HttpResponseBuilder, to: &str) -> HttpResponseBuilder 
 
 fn percent_encoded(text: &str) -> percent_encoding::PercentEncode<'_> {
     utf8_percent_encode(text, NON_ALPHANUMERIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_clients_of_one_48_are_one_network() {
+        let network = |address: &str| client_network(address.parse().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:3::4"), "2001:db8:1::");
+        assert_eq!(network("192.0.2.1"), "192.0.2.1");
+    }
 }

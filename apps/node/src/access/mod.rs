@@ -10,6 +10,7 @@ mod cross_origin;
 mod form;
 mod gate;
 mod policy;
+mod verifications;
 
 pub use attempts::AttemptLimiter;
 pub use cross_origin::is_cross_origin_action;

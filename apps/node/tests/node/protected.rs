@@ -153,6 +153,26 @@ async fn password_is_required_and_attempts_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failed_password_attempts_of_a_client_are_limited_over_all_hosts() {
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let access = json!({ "mode": "password", "password": hash("correct horse"), "bypass": null, "version": 1 });
+    let running = site(&core, &dir, access).await;
+    let hosts = ["one.localhost", "two.localhost", "three.localhost", "four.localhost", HOST];
+    core.set_hostnames("shop", &hosts);
+    while running.visitor.get(hosts[0], "/").await.status != 401 {}
+    for _ in 0..10 {
+        assert_eq!(post(&running.visitor, hosts[3], "correct horse", "/").await.status, 303);
+    }
+    for host in &hosts[..3] {
+        for _ in 0..10 {
+            assert_eq!(post(&running.visitor, host, "wrong", "/").await.status, 401);
+        }
+    }
+    assert_eq!(post(&running.visitor, HOST, "correct horse", "/").await.status, 429);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bypass_key_is_accepted_and_unknown_policy_is_denied() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let key = sha256(b"svc_byp_key");
