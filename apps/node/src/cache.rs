@@ -18,8 +18,9 @@
 //!
 //! No file name is taken from a bundle. This module writes a file to `tmp/`, syncs it and renames it, so the file is
 //! complete or absent. It does not sync sealed files. Bundles that are served or desired are pinned. Above the size limit,
-//! the other bundles are evicted, least recently used first. A crash at any point is safe: the next eviction removes blobs
-//! without an index. A damaged bundle keeps its index, so its intact blobs are served until it is fetched again.
+//! or if the disk is too full to store a bundle, the other bundles are evicted, least recently used first. A crash at
+//! any point is safe: the next eviction removes blobs without an index. A damaged bundle keeps its index, so its intact
+//! blobs are served until it is fetched again.
 
 mod certificates;
 mod environments;
@@ -28,9 +29,9 @@ mod repair;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -55,11 +56,13 @@ use crate::seal::{Purpose, SealingKey};
 pub struct Cache {
     dir: PathBuf,
     temporaries: AtomicU64,
-    /// The size limit of the blobs in bytes.
+    /// The limit of the space on disk that blobs and indexes take, in bytes.
     max_bytes: u64,
-    /// The approximate size of the blobs; each eviction recounts it.
+    /// The approximate space on disk of blobs and indexes; each eviction recounts it.
     bytes: AtomicU64,
     eviction_due: AtomicBool,
+    /// Whether a write failed because the disk is full.
+    is_disk_full: AtomicBool,
     /// The bundles that are never evicted.
     pinned: Mutex<HashSet<Digest>>,
     /// Additions hold a shared lock, removals an exclusive one.
@@ -124,6 +127,7 @@ impl Cache {
             bytes: AtomicU64::new(0),
             // A crash may have left blobs without an index.
             eviction_due: AtomicBool::new(true),
+            is_disk_full: AtomicBool::new(false),
             pinned: Mutex::default(),
             removal_lock: RwLock::default(),
             key,
@@ -170,10 +174,7 @@ impl Cache {
             return Ok(());
         }
         create_private_dir(parent(&path))?;
-        temporary.persist(&path)?;
-        if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.max_bytes {
-            self.request_eviction();
-        }
+        self.count(temporary.persist(&path)?);
         Ok(())
     }
 
@@ -195,7 +196,11 @@ impl Cache {
         let folders: BTreeSet<PathBuf> = blobs.map(|path| parent(&path).to_owned()).collect();
         folders.iter().try_for_each(|folder| sync(folder))?;
         sync(&self.dir.join("blobs"))?;
-        self.write(&self.index_path(bundle), index)
+        let path = self.index_path(bundle);
+        let replaced = if_exists(fs::metadata(&path))?.map_or(0, |metadata| disk_size(&metadata));
+        self.write(&path, index)?;
+        self.count(disk_size(&fs::metadata(&path)?).saturating_sub(replaced));
+        Ok(())
     }
 
     /// Replaces the index of a bundle, unless the bundle was removed.
@@ -239,6 +244,13 @@ impl Cache {
         self.write(&self.placements_path(), placements)
     }
 
+    /// Counts space that a new file takes.
+    fn count(&self, bytes: u64) {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.max_bytes {
+            self.request_eviction();
+        }
+    }
+
     fn index_path(&self, bundle: Digest) -> PathBuf {
         self.dir.join("sites").join(format!("{}.json", bundle.hex()))
     }
@@ -263,9 +275,11 @@ impl Cache {
 }
 
 impl TemporaryFile {
-    fn persist(self, path: &Path) -> io::Result<()> {
+    /// Moves the file to its final path. Returns the space that it takes on disk.
+    fn persist(self, path: &Path) -> io::Result<u64> {
         self.file.sync_all()?;
-        fs::rename(&self.path, path)
+        fs::rename(&self.path, path)?;
+        Ok(disk_size(&self.file.metadata()?))
     }
 }
 
@@ -313,6 +327,13 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// Returns the size of a file, if it exists.
 fn size_of(path: &Path) -> io::Result<Option<u64>> {
     Ok(if_exists(fs::metadata(path))?.map(|metadata| metadata.len()))
+}
+
+/// Returns the space that a file takes on disk. Each file counts at least a block, because an empty file takes an
+/// inode, and at least its length, because some file systems, such as ZFS, allocate the blocks later.
+fn disk_size(metadata: &Metadata) -> u64 {
+    const UNIT: u64 = 512;
+    (metadata.blocks() * UNIT).max(metadata.len()).max(4096)
 }
 
 /// Removes a file if it exists.

@@ -40,8 +40,8 @@ settings::table! {
     pub TOKEN: Secret = Setting::required("SVC_NODE_TOKEN");
     /// The node's directory, which must survive restarts. It contains the last desired state and the bundle cache.
     pub DIR: PathBuf = Setting::required("SVC_NODE_DIR");
-    /// The size limit of the bundle cache, in bytes or with `KiB`, `MiB`, `GiB` or `TiB`. Served bundles are never
-    /// evicted and may exceed it.
+    /// The limit of the disk space of the bundle cache, in bytes or with `KiB`, `MiB`, `GiB` or `TiB`. Served bundles
+    /// are never evicted and may exceed it.
     pub CACHE_BYTES: ByteSize = Setting::with_default("SVC_NODE_CACHE_BYTES", "10GiB");
     /// The path of the program `workerd`, which runs worker code. Without it, requests for worker code receive 503.
     pub WORKERD: Option<PathBuf> = Setting::optional("SVC_NODE_WORKERD");

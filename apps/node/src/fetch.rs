@@ -1,5 +1,6 @@
 //! Download of bundles into the cache.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,9 @@ impl Fetcher {
             match self.attempt(bundle, size, is_damaged).await {
                 Ok(index) => return (bundle, index),
                 Err(error) => {
+                    if is_disk_full(&error) {
+                        self.make_space().await;
+                    }
                     let error = format!("{error:#}");
                     tracing::warn!(%bundle, error, "failed to fetch a bundle; retrying");
                 }
@@ -64,6 +68,16 @@ impl Fetcher {
                 let _ = self.failed_fetches.send(bundle);
             }
             sleep(backoff.next_delay()).await;
+        }
+    }
+
+    /// Evicts bundles because the disk is full. If an addition is in progress, the eviction stays requested.
+    async fn make_space(&self) {
+        let cache = Arc::clone(&self.cache);
+        cache.request_space();
+        if let Err(error) = spawn_blocking(move || cache.evict()).await.map_err(Into::into).flatten() {
+            tracing::error!(%error, "failed to evict bundles from a full disk");
+            self.cache.request_space();
         }
     }
 
@@ -130,13 +144,27 @@ impl Fetcher {
     }
 }
 
+/// Returns whether a write failed because the disk has no free space or inodes.
+fn is_disk_full(error: &anyhow::Error) -> bool {
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|cause| kinds.contains(&cause.kind())))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
+    use bundle::BundleError;
     use futures_util::FutureExt as _;
 
     use super::*;
+
+    #[test]
+    fn full_disk_is_recognized_during_an_unpack() {
+        let failed = |kind: io::ErrorKind| anyhow::Error::from(BundleError::Visit(kind.into()));
+        assert!(is_disk_full(&failed(io::ErrorKind::StorageFull)));
+        assert!(!is_disk_full(&failed(io::ErrorKind::PermissionDenied)));
+    }
 
     #[tokio::test]
     async fn unpack_of_a_cancelled_fetch_holds_its_permit() {

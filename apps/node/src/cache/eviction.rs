@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, TryLockError};
 use std::time::SystemTime;
 
-use super::{Blob, Cache, remove, sync};
+use super::{Blob, Cache, disk_size, remove, sync};
 use crate::coding::Coding;
 use crate::digest::Digest;
 
@@ -15,6 +15,8 @@ use crate::digest::Digest;
 struct StoredBundle {
     bundle: Digest,
     last_used: SystemTime,
+    /// The space that its index takes on disk.
+    index_size: u64,
     contents: HashSet<Digest>,
 }
 
@@ -27,6 +29,12 @@ impl Cache {
     /// Requests an eviction.
     pub fn request_eviction(&self) {
         self.eviction_due.store(true, Ordering::Relaxed);
+    }
+
+    /// Requests an eviction down to 90 % of the used space, because the disk is full.
+    pub fn request_space(&self) {
+        self.is_disk_full.store(true, Ordering::Relaxed);
+        self.request_eviction();
     }
 
     /// Requests an eviction if the cache exceeds its limit.
@@ -42,9 +50,9 @@ impl Cache {
     }
 
     /// Removes blobs that belong to no bundle. If the cache exceeds its limit, evicts unpinned bundles down to 90 % of
-    /// the limit, so that not every deploy evicts. Blocks additions while it runs. If an addition is in progress, does
-    /// nothing and returns false, and the eviction stays requested: if it waited for the lock, all later additions
-    /// would wait too.
+    /// the limit, so that not every deploy evicts. If the disk was full, the limit is the used space. Blocks additions
+    /// while it runs. If an addition is in progress, does nothing and returns false, and the eviction stays requested:
+    /// if it waited for the lock, all later additions would wait too.
     pub fn evict(&self) -> io::Result<bool> {
         let _exclusive = match self.removal_lock.try_write() {
             Ok(guard) => guard,
@@ -63,8 +71,11 @@ impl Cache {
         }
         let mut unused: Vec<Digest> = sizes.keys().filter(|content| !uses.contains_key(content)).copied().collect();
         let size_of = |content: &Digest| sizes.get(content).copied().unwrap_or_default();
-        let mut total: u64 = uses.keys().map(size_of).sum();
-        let target = if total > self.max_bytes { self.max_bytes - self.max_bytes / 10 } else { total };
+        let indexes: u64 = bundles.iter().map(|stored| stored.index_size).sum();
+        let mut total = uses.keys().map(size_of).sum::<u64>() + indexes;
+        let is_disk_full = self.is_disk_full.swap(false, Ordering::Relaxed);
+        let limit = if is_disk_full { total.min(self.max_bytes) } else { self.max_bytes };
+        let target = if is_disk_full || total > limit { limit - limit / 10 } else { total };
         let mut evicted = Vec::new();
         for stored in self.evictable(bundles) {
             if total <= target {
@@ -78,6 +89,7 @@ impl Cache {
                     unused.push(content);
                 }
             }
+            total -= stored.index_size;
             evicted.push(stored.bundle);
         }
         self.remove_files(&evicted, &unused)?;
@@ -128,18 +140,22 @@ impl Cache {
                 continue;
             };
             match self.index(bundle)? {
-                Some(index) => bundles.push(StoredBundle {
-                    bundle,
-                    last_used: entry.metadata()?.modified()?,
-                    contents: index.contents().map(|asset| asset.content).collect(),
-                }),
+                Some(index) => {
+                    let metadata = entry.metadata()?;
+                    bundles.push(StoredBundle {
+                        bundle,
+                        last_used: metadata.modified()?,
+                        index_size: disk_size(&metadata),
+                        contents: index.contents().map(|asset| asset.content).collect(),
+                    });
+                }
                 None => remove(&entry.path())?,
             }
         }
         Ok(bundles)
     }
 
-    /// Returns the size of each content on disk, summed over its codings.
+    /// Returns the space that each content takes on disk, summed over its codings.
     fn sizes(&self) -> io::Result<HashMap<Digest, u64>> {
         let mut sizes = HashMap::new();
         for folder in fs::read_dir(self.dir.join("blobs"))? {
@@ -148,10 +164,77 @@ impl Cache {
                 let name = entry.file_name();
                 let digits = name.to_str().and_then(|name| name.split('.').next()).unwrap_or_default();
                 if let Ok(content) = Digest::from_hex(digits) {
-                    *sizes.entry(content).or_default() += entry.metadata()?.len();
+                    *sizes.entry(content).or_default() += disk_size(&entry.metadata()?);
                 }
             }
         }
         Ok(sizes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::index::{Asset, Index};
+
+    const BLOCK: u64 = 4096;
+
+    /// Stores a bundle of one content that was last used at this second.
+    fn store(cache: &Cache, content: &[u8], last_used: u64) -> Digest {
+        let (bundle, temporary) = (Digest::of(content), cache.temporary().unwrap());
+        (&temporary.file).write_all(content).unwrap();
+        cache.add_blob(bundle, temporary).unwrap();
+        let asset = Asset::new(bundle, content.len() as u64);
+        let index = Index { assets: [("/a".to_owned(), asset)].into(), ..Index::default() };
+        cache.add_index(bundle, &index).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(last_used);
+        File::open(cache.index_path(bundle)).unwrap().set_modified(time).unwrap();
+        bundle
+    }
+
+    #[test]
+    fn file_without_blocks_counts_its_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, length) = (Cache::in_dir(dir.path()), 1 << 20);
+        let temporary = cache.temporary().unwrap();
+        temporary.file.set_len(length).unwrap();
+        cache.add_blob(Digest::of(b"sparse"), temporary).unwrap();
+        assert!(cache.bytes.load(Ordering::Relaxed) >= length);
+    }
+
+    #[test]
+    fn every_file_counts_at_least_a_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::in_dir(dir.path());
+        store(&cache, b"", 1);
+        let bundle = store(&cache, b"small", 2);
+        assert!(cache.bytes.load(Ordering::Relaxed) >= 4 * BLOCK);
+        // A replaced index does not count twice.
+        let before = cache.bytes.load(Ordering::Relaxed);
+        cache.add_index(bundle, &cache.index(bundle).unwrap().unwrap()).unwrap();
+        assert_eq!(cache.bytes.load(Ordering::Relaxed), before);
+        assert!(cache.evict().unwrap());
+        assert!(cache.bytes.load(Ordering::Relaxed) >= 4 * BLOCK);
+    }
+
+    #[test]
+    fn full_disk_evicts_the_least_recently_used_bundle_below_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::in_dir(dir.path());
+        let (old, new) = (store(&cache, b"old", 1), store(&cache, b"new", 2));
+        assert!(cache.evict().unwrap());
+        assert!(cache.index(old).unwrap().is_some());
+
+        cache.request_space();
+        assert!(cache.is_eviction_due() && cache.evict().unwrap());
+        assert!(cache.index(old).unwrap().is_none() && cache.size(old.into()).unwrap().is_none());
+        assert!(cache.index(new).unwrap().is_some());
+        // The request is done.
+        assert!(cache.evict().unwrap());
+        assert!(cache.index(new).unwrap().is_some());
     }
 }

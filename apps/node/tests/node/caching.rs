@@ -13,6 +13,8 @@ use crate::running::{Dir, RunningNode, until};
 
 const HOST: &str = "shop.localhost";
 const SIZE: usize = 1000;
+/// The space that a small file takes on disk.
+const BLOCK: u64 = 4096;
 
 /// Returns content that identifies its version.
 fn version(number: usize) -> Vec<u8> {
@@ -54,7 +56,8 @@ fn index(dir: &Dir, bundle: &str) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn least_recently_used_bundle_is_evicted_and_fetched_again_when_desired() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
-    let node = RunningNode::start_bounded(&core, &dir, 3 * SIZE as u64 + 500).await;
+    // Each version takes a block for its content and another for its index. All share the home page.
+    let node = RunningNode::start_bounded(&core, &dir, (1 + 3 * 2) * BLOCK + BLOCK + BLOCK / 2).await;
     let mut bundles = Vec::new();
     for number in 0..3 {
         bundles.push(deploy(&core, &node, number).await);
