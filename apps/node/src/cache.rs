@@ -33,7 +33,7 @@ use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use actix_web::http::header::HeaderValue;
@@ -61,6 +61,8 @@ pub struct Cache {
     /// The approximate space on disk of blobs and indexes; each eviction recounts it.
     bytes: AtomicU64,
     eviction_due: AtomicBool,
+    /// The evictions in succession that found an addition in progress.
+    blocked_evictions: AtomicU32,
     /// Whether a write failed because the disk is full.
     is_disk_full: AtomicBool,
     /// The bundles that are never evicted.
@@ -127,6 +129,7 @@ impl Cache {
             bytes: AtomicU64::new(0),
             // A crash may have left blobs without an index.
             eviction_due: AtomicBool::new(true),
+            blocked_evictions: AtomicU32::new(0),
             is_disk_full: AtomicBool::new(false),
             pinned: Mutex::default(),
             removal_lock: RwLock::default(),

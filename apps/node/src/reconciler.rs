@@ -371,7 +371,7 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let addition = cache.block_eviction();
         let eviction = runtime.spawn(evict(Arc::clone(&cache)));
-        runtime.block_on(async { sleep(Duration::from_secs(600)).await });
+        runtime.block_on(async { sleep(Duration::from_secs(5)).await });
         assert!(!eviction.is_finished() && cache.is_eviction_due());
         drop(addition);
         runtime.block_on(eviction).unwrap();

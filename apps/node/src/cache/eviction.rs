@@ -11,6 +11,9 @@ use super::{Blob, Cache, disk_size, remove, sync};
 use crate::coding::Coding;
 use crate::digest::Digest;
 
+/// An eviction waits for the additions in progress after this many evictions that they blocked.
+const MAX_BLOCKED_EVICTIONS: u32 = 10;
+
 /// A stored bundle.
 struct StoredBundle {
     bundle: Digest,
@@ -52,16 +55,22 @@ impl Cache {
     /// Removes blobs that belong to no bundle. If the cache exceeds its limit, evicts unpinned bundles down to 90 % of
     /// the limit, so that not every deploy evicts. If the disk was full, the limit is the used space. Blocks additions
     /// while it runs. If an addition is in progress, does nothing and returns false, and the eviction stays requested:
-    /// if it waited for the lock, all later additions would wait too.
+    /// if it waited for the lock, all later additions would wait too. But after several such calls, it waits, because
+    /// overlapping additions could block it forever.
     pub fn evict(&self) -> io::Result<bool> {
         let _exclusive = match self.removal_lock.try_write() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                self.request_eviction();
-                return Ok(false);
+                if self.blocked_evictions.fetch_add(1, Ordering::Relaxed) < MAX_BLOCKED_EVICTIONS {
+                    self.request_eviction();
+                    return Ok(false);
+                }
+                tracing::warn!("additions to the cache block its eviction; new additions wait for it");
+                self.removal_lock.write().unwrap_or_else(PoisonError::into_inner)
             }
         };
+        self.blocked_evictions.store(0, Ordering::Relaxed);
         self.eviction_due.store(false, Ordering::Relaxed);
         let sizes = self.sizes()?;
         let bundles = self.stored_bundles()?;
@@ -176,6 +185,7 @@ impl Cache {
 mod tests {
     use std::fs::File;
     use std::io::Write as _;
+    use std::thread;
     use std::time::Duration;
 
     use super::*;
@@ -219,6 +229,28 @@ mod tests {
         assert_eq!(cache.bytes.load(Ordering::Relaxed), before);
         assert!(cache.evict().unwrap());
         assert!(cache.bytes.load(Ordering::Relaxed) >= 4 * BLOCK);
+    }
+
+    #[test]
+    fn eviction_waits_for_additions_that_block_it_repeatedly() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, unused) = (Cache::in_dir(dir.path()), Digest::of(b""));
+        cache.add_blob(unused, cache.temporary().unwrap()).unwrap();
+        let addition = cache.block_eviction();
+        for _ in 0..MAX_BLOCKED_EVICTIONS {
+            assert!(!cache.evict().unwrap() && cache.is_eviction_due());
+        }
+        thread::scope(|scope| {
+            let eviction = scope.spawn(|| cache.evict().unwrap());
+            // From now on, new additions wait for the eviction.
+            while cache.removal_lock.try_read().is_ok() {
+                thread::yield_now();
+            }
+            assert!(!eviction.is_finished());
+            drop(addition);
+            assert!(eviction.join().unwrap());
+        });
+        assert!(!cache.is_eviction_due() && cache.size(unused.into()).unwrap().is_none());
     }
 
     #[test]
