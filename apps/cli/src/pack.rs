@@ -8,12 +8,14 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use bundle::pack::{Entry, Folder, Kind, PackError};
-use bundle::{BundleError, Contents, Limits, MANIFEST_PATH, Reason};
+use bundle::{BundleError, Contents, Limits, MANIFEST_PATH, MAX_FILE_NAMES_BYTES, Reason};
 use serde_json::Value;
 
 use crate::error::CliError;
 
-const NO_LIMITS: Limits = Limits { compressed: u64::MAX >> 8, unpacked: u64::MAX >> 8, entries: u64::MAX >> 16 };
+/// The control plane enforces the limits of the plan.
+const LIMITS: Limits =
+    Limits { compressed: u64::MAX >> 8, unpacked: u64::MAX >> 8, entries: u64::MAX >> 16, names: MAX_FILE_NAMES_BYTES };
 
 pub struct Packed {
     /// An unnamed temporary file.
@@ -30,9 +32,9 @@ pub fn pack(folder: &Path) -> Result<Packed, CliError> {
     // Resolve the root once: it may be a symlink whose target changes during packing.
     let root = folder.canonicalize().map_err(CliError::file(folder))?;
     let mut file = tempfile::tempfile()?;
-    bundle::pack::pack(&mut Root(&root), &NO_LIMITS, &file).map_err(|error| pack_error(&root, error))?;
+    bundle::pack::pack(&mut Root(&root), &LIMITS, &file).map_err(|error| pack_error(&root, error))?;
     file.rewind()?;
-    let contents = bundle::read(&mut file, &NO_LIMITS, |_| Ok(())).map_err(|error| match error {
+    let contents = bundle::read(&mut file, &LIMITS, |_| Ok(())).map_err(|error| match error {
         BundleError::Invalid { reason: Reason::ManifestNotJson, .. } => not_json(&root),
         error => bundle_error(error),
     })?;

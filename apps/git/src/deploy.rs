@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bundle::pack::{Folder as _, Kind, PackError};
-use bundle::{Limits, MANIFEST_PATH};
+use bundle::{Limits, MANIFEST_PATH, MAX_FILE_NAMES_BYTES};
 use protocol::{GitDeploy, GitDeployState, GitNextDeploy};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -213,7 +213,8 @@ impl FailedAttempts {
 /// Packs the tree of a commit.
 fn pack(reader: ObjectReader, deploy: &GitDeploy, mut file: File) -> anyhow::Result<Packed> {
     let GitDeploy { commit, compressed, unpacked, entries, .. } = deploy;
-    let limits = Limits { compressed: *compressed, unpacked: *unpacked, entries: *entries };
+    let limits =
+        Limits { compressed: *compressed, unpacked: *unpacked, entries: *entries, names: MAX_FILE_NAMES_BYTES };
     let read = |error| PackError::Read { path: MANIFEST_PATH.into(), error };
     let packed = CommitTree::open(reader, commit).map_err(read).and_then(|mut tree| {
         let root = tree.list("".as_ref(), None).map_err(read)?;

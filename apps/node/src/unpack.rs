@@ -10,8 +10,9 @@ use crate::cache::Cache;
 use crate::digest::{Digest, HashingWriter};
 use crate::index::{Asset, Code, Index};
 
-/// The control plane enforces the limits of the plans on uploads. These limits only protect the disk.
-const LIMITS: Limits = Limits { compressed: 4 << 30, unpacked: 16 << 30, entries: 200_000 };
+/// The control plane enforces the limits of the plans on uploads. These limits only protect the disk and the memory:
+/// a bundle of an earlier release may have more than `MAX_FILE_NAMES_BYTES`.
+const LIMITS: Limits = Limits { compressed: 4 << 30, unpacked: 16 << 30, entries: 200_000, names: 32 << 20 };
 
 /// Stores the assets and modules of a verified archive, then the index of the bundle. Blocks.
 pub fn unpack(cache: &Cache, bundle: Digest, mut archive: &File) -> anyhow::Result<Index> {

@@ -21,7 +21,7 @@ pub enum BundleError {
     TooLarge {
         /// The exceeded limit.
         limit: Limit,
-        /// The value of the limit, in the unit of its [`Limits`](crate::Limits) field.
+        /// The value of the limit, in the unit of the [`Limit`].
         max: u64,
     },
     /// Reading the input failed.
@@ -77,6 +77,8 @@ pub enum Limit {
     Unpacked,
     /// Files and directories.
     Entries,
+    /// Bytes of the names of all files.
+    Names,
 }
 
 impl Limit {
@@ -86,6 +88,7 @@ impl Limit {
             Self::Compressed => "compressed",
             Self::Unpacked => "unpacked",
             Self::Entries => "entries",
+            Self::Names => "names",
         }
     }
 }
@@ -96,6 +99,7 @@ impl fmt::Display for Limit {
             Self::Compressed => "compressed bytes",
             Self::Unpacked => "unpacked bytes",
             Self::Entries => "entries",
+            Self::Names => "bytes of file names in total",
         })
     }
 }

@@ -35,4 +35,4 @@ mod source;
 pub use error::{BundleError, Limit, Reason};
 pub use manifest::{MANIFEST_PATH, MAX_MANIFEST_BYTES, Manifest};
 pub use path::MAX_NAME_BYTES;
-pub use reader::{Contents, File, Limits, read};
+pub use reader::{Contents, File, Limits, MAX_FILE_NAMES_BYTES, read};

@@ -12,6 +12,9 @@ use crate::{BundleError, Limit, MANIFEST_PATH, MAX_MANIFEST_BYTES, Manifest, Rea
 /// that write directory entries contain no such directories. The limit keeps long names from exhausting memory.
 const MAX_IMPLIED_PER_ENTRY: u64 = 4;
 
+/// The [`Limits::names`] of new bundles. A node keeps the names of the bundles that it serves in memory.
+pub const MAX_FILE_NAMES_BYTES: u64 = 2 << 20;
+
 /// The size limits of a bundle, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -23,6 +26,8 @@ pub struct Limits {
     /// Entries of the archive: files and directories, including `svc.json` and `./`. Extended headers do not count.
     /// Directories without an entry, which occur only as parents of other names, have four times this limit.
     pub entries: u64,
+    /// Bytes of the names of all files, as in [`File::path`].
+    pub names: u64,
 }
 
 /// A regular file of a bundle, passed to the visitor.
@@ -95,6 +100,7 @@ fn read_entry<R: Read>(
 struct Validator<'a> {
     limits: &'a Limits,
     names: NameIndex,
+    file_names_bytes: u64,
     manifest: Option<Manifest>,
     has_worker: bool,
     asset_count: u32,
@@ -107,6 +113,7 @@ impl<'a> Validator<'a> {
         Self {
             limits,
             names: NameIndex::default(),
+            file_names_bytes: 0,
             manifest: None,
             has_worker: false,
             asset_count: 0,
@@ -133,6 +140,10 @@ impl<'a> Validator<'a> {
         self.has_worker |= path == "worker" || path.starts_with("worker/");
         if entry.kind == EntryKind::Directory {
             return Ok(None);
+        }
+        self.file_names_bytes += path.len() as u64;
+        if self.file_names_bytes > self.limits.names {
+            return Err(BundleError::TooLarge { limit: Limit::Names, max: self.limits.names });
         }
         self.unpacked_bytes = self.unpacked_bytes.saturating_add(entry.size);
         if self.unpacked_bytes > self.limits.unpacked {

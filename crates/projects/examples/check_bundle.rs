@@ -53,7 +53,7 @@ fn check() -> Result<Result<Contents, BundleError>, String> {
     };
     let PlanLimits { bundle: BundleLimits { compressed, unpacked, entries }, .. } =
         *projects::Limits::default().for_plan(plan);
-    let limits = bundle::Limits { compressed, unpacked, entries };
+    let limits = bundle::Limits { compressed, unpacked, entries, names: bundle::MAX_FILE_NAMES_BYTES };
     Ok(bundle::read(input, &limits, |_| Ok(())))
 }
 

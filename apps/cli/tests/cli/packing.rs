@@ -117,5 +117,12 @@ async fn invalid_bundle_is_rejected_before_the_upload() {
         ".svcignore: stream did not",
     );
     assert_rejected(&write(".svcignore", "assets/\n"), "neither worker code nor an asset");
+    assert_rejected(
+        &|it| {
+            let long = "x".repeat(246);
+            (0..2200).for_each(|at| it.write(&format!("assets/{long}/{long}/{long}/{long}{at:04}"), ""));
+        },
+        "limit of 2097152 bytes of file names in total",
+    );
     platform.ada().svc(&["deploy", "nowhere", "--org", "ada", "--project", "site"]).fails(2);
 }

@@ -127,7 +127,7 @@ pub fn pack<F: Folder>(folder: &mut F, limits: &Limits, output: impl Write) -> R
 fn list_files<F: Folder>(folder: &mut F, limits: &Limits) -> Result<Vec<(PathBuf, F::Id)>, PackError> {
     let max_listed = limits.entries.saturating_mul(MAX_LISTED_PER_ENTRY);
     let mut directories = vec![Directory { path: PathBuf::new(), id: None, ignores: None }];
-    let (mut files, mut listed, mut ignore_lines) = (Vec::new(), 0, 0);
+    let (mut files, mut names_bytes, mut listed, mut ignore_lines) = (Vec::new(), 0, 0, 0);
     while let Some(Directory { path: directory, id, mut ignores }) = directories.pop() {
         let entries = folder.list(&directory, id.as_ref());
         let entries = entries.map_err(|error| PackError::Read { path: directory.clone(), error })?;
@@ -161,7 +161,10 @@ fn list_files<F: Folder>(folder: &mut F, limits: &Limits) -> Result<Vec<(PathBuf
                 return Err(PackError::Bundle(Reason::NameTooLong.at(path.as_os_str().as_encoded_bytes())));
             }
             match kind {
-                Kind::File => files.push((path, id)),
+                Kind::File => {
+                    names_bytes += path.as_os_str().len() as u64;
+                    files.push((path, id));
+                }
                 Kind::Directory => directories.push(Directory { path, id: Some(id), ignores: ignores.clone() }),
                 Kind::Other(reason) => {
                     return Err(PackError::Bundle(reason.at(path.as_os_str().as_encoded_bytes())));
@@ -169,6 +172,9 @@ fn list_files<F: Folder>(folder: &mut F, limits: &Limits) -> Result<Vec<(PathBuf
             }
             if files.len() as u64 > limits.entries {
                 return Err(too_large(Limit::Entries, limits.entries));
+            }
+            if names_bytes > limits.names {
+                return Err(too_large(Limit::Names, limits.names));
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Read};
 
-use bundle::{BundleError, Limit, Limits, Reason};
+use bundle::{BundleError, Limit, Limits, MAX_FILE_NAMES_BYTES, Reason};
 use flate2::{Compress, Compression, FlushCompress};
 
 use crate::support::{Tar, collect, gzip, header, read_too_large};
 
-const SMALL: Limits = Limits { compressed: u64::MAX, unpacked: 1 << 20, entries: 10 };
+const SMALL: Limits = Limits { compressed: u64::MAX, unpacked: 1 << 20, entries: 10, names: MAX_FILE_NAMES_BYTES };
 
 /// The number of bytes that the reader may read beyond the violation: one buffer.
 const READ_AHEAD: u64 = 32 * 1024;
@@ -64,7 +64,7 @@ fn limits_are_inclusive() {
     let tar = Tar::valid().directory("assets/").file("assets/a", "abc");
     let unpacked = "{}export default {}abc".len() as u64;
     let bundle = tar.gzip();
-    let limits = Limits { compressed: bundle.len() as u64, unpacked, entries: 4 };
+    let limits = Limits { compressed: bundle.len() as u64, unpacked, entries: 4, names: MAX_FILE_NAMES_BYTES };
     let (contents, _) = collect(&*bundle, &limits).unwrap();
     assert_eq!((contents.unpacked_bytes, contents.entry_count), (unpacked, 4));
 
@@ -120,7 +120,7 @@ fn endless_headers_are_rejected() {
 fn endless_upload_is_rejected() {
     let noise: Vec<u8> = (0..1 << 16).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let tar = Tar::valid().header(&header(b"assets/large", b'0', 1 << 30)).bytes(&noise);
-    let limits = Limits { compressed: 1 << 20, unpacked: 1 << 31, entries: 10 };
+    let limits = Limits { compressed: 1 << 20, unpacked: 1 << 31, entries: 10, names: MAX_FILE_NAMES_BYTES };
     let mut input = Counted(endless(&tar.0, &noise), 0);
     assert_eq!(read_too_large(&mut input, &limits), (Limit::Compressed, 1 << 20));
     assert!(input.1 <= limits.compressed + READ_AHEAD);
@@ -128,7 +128,7 @@ fn endless_upload_is_rejected() {
 
 #[test]
 fn maximum_limits_do_not_overflow() {
-    let limits = Limits { compressed: u64::MAX, unpacked: u64::MAX, entries: u64::MAX };
+    let limits = Limits { compressed: u64::MAX, unpacked: u64::MAX, entries: u64::MAX, names: u64::MAX };
     collect(&*Tar::valid().gzip(), &limits).unwrap();
     let vast = Tar::valid().header(&header(b"assets/a", b'0', u64::MAX)).gzip();
     let error = collect(&*vast, &limits).unwrap_err();
@@ -137,7 +137,7 @@ fn maximum_limits_do_not_overflow() {
 
 #[test]
 fn implied_directories_are_limited() {
-    let limits = Limits { compressed: 1 << 20, unpacked: 1 << 20, entries: 10 };
+    let limits = Limits { compressed: 1 << 20, unpacked: 1 << 20, entries: 10, names: MAX_FILE_NAMES_BYTES };
     // The directories `worker` and `assets` count too.
     let nested =
         |levels: usize| Tar::valid().long_name(&format!("assets/{}x", "d/".repeat(levels))).file("cut", "").gzip();
@@ -146,4 +146,22 @@ fn implied_directories_are_limited() {
     // Directories with entries count as entries if they come before their files, as archivers write them.
     let explicit = (0..5).fold(Tar::valid(), |tar, at| tar.directory(&format!("assets/{}", "d/".repeat(at))));
     collect(&*explicit.gzip(), &limits).unwrap();
+}
+
+#[test]
+fn names_of_all_files_are_limited() {
+    let limits = Limits { compressed: 1 << 24, unpacked: 1 << 24, entries: 20_000, names: MAX_FILE_NAMES_BYTES };
+    let name = |at: usize| format!("assets/{at:05}/{}", "x".repeat(1024 - "assets/00000/".len()));
+    let longest = |count| (0..count).fold(Tar::default(), |tar, at| tar.long_name(&name(at)).file("cut", ""));
+    // The rest is the length of `svc.json`.
+    let last = name(99_999);
+    let last = &last[..last.len() - "svc.json".len()];
+    let count = MAX_FILE_NAMES_BYTES as usize / 1024 - 1;
+    let tar = longest(count).file("svc.json", "{}").long_name(last).file("cut", "");
+    // Directories do not count.
+    let (contents, _) = collect(&*tar.directory("assets/empty/").gzip(), &limits).unwrap();
+    assert_eq!(contents.asset_count as usize, count + 1);
+    let error = collect(&*longest(count + 1).file("svc.json", "{}").gzip(), &limits).unwrap_err();
+    assert_eq!(error.to_string(), "The bundle exceeds the limit of 2097152 bytes of file names in total.");
+    assert_eq!(read_too_large(&*longest(count + 2).gzip(), &limits), (Limit::Names, MAX_FILE_NAMES_BYTES));
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use bundle::{BundleError, Contents, Limit, Limits, Reason};
+use bundle::{BundleError, Contents, Limit, Limits, MAX_FILE_NAMES_BYTES, Reason};
 
 pub use testkit::bundle::tar::{Tar, gzip, header, malformed_header, record};
 
-pub const LARGE_LIMITS: Limits = Limits { compressed: 1 << 24, unpacked: 1 << 24, entries: 1000 };
+pub const LARGE_LIMITS: Limits =
+    Limits { compressed: 1 << 24, unpacked: 1 << 24, entries: 1000, names: MAX_FILE_NAMES_BYTES };
 
 /// Reads a bundle and returns its files, keyed by path.
 pub fn collect(bundle: impl Read, limits: &Limits) -> Result<(Contents, BTreeMap<String, Vec<u8>>), BundleError> {

@@ -147,7 +147,7 @@ async fn stream_upload<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     let (chunks, receiver) = mpsc::channel(MAX_PENDING_CHUNKS);
     let BundleLimits { compressed, unpacked, entries } = limits;
     let reader = tokio::task::spawn_blocking(move || {
-        let limits = bundle::Limits { compressed, unpacked, entries };
+        let limits = bundle::Limits { compressed, unpacked, entries, names: bundle::MAX_FILE_NAMES_BYTES };
         bundle::read(Chunks { receiver, current: Bytes::new() }, &limits, |_| Ok(()))
     });
     let mut digester = Digester::default();

@@ -57,6 +57,14 @@ async fn too_large_bundles_are_rejected_with_the_limit() {
         assert_eq!(refused.details(), Some(json!({ "limit": max, "of": limit })));
         assert_eq!(files.list(), [""; 0], "{limit}");
     }
+    let names: Vec<String> = (0..2049).map(|n| format!("assets/{n:04}/{}", "x".repeat(1012))).collect();
+    let upload = bundle(&names.iter().map(|path| (path.as_str(), b"".as_slice())).collect::<Vec<_>>());
+    let limits = BundleLimits { compressed: 1 << 20, entries: 20_000, ..LIMITS };
+    let refused = bundles.receive("upload", limits, body(&upload, 1000), admit).await.unwrap_err();
+    assert_eq!(refused.code(), &kernel::Code::PAYLOAD_TOO_LARGE);
+    assert_eq!(refused.details(), Some(json!({ "limit": 2 << 20, "of": "names" })));
+    let message = "the bundle was rejected: The bundle exceeds the limit of 2097152 bytes of file names in total.";
+    assert_eq!(refused.to_string(), message);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -225,9 +225,10 @@ fn sizes() -> Vec<Hostile> {
             many_files(0, |at| format!("assets/{at}")).file("assets/more", "").gzip()
         }),
         case("names with 500 directories each", "entries", many_files(0, |at| long_name(at, "d/")).gzip()),
+        case("the maximum number of longest names", "names", many_files(0, |at| long_name(at, "x")).gzip()),
         Hostile {
-            description: "the maximum number of longest names, the last one duplicated",
-            upload: many_files(2, |at| long_name(at, "x")).file("assets/a", "").file("assets/a", "").gzip(),
+            description: "the maximum number of names, the last one duplicated",
+            upload: many_files(2, |at| format!("assets/{at}")).file("assets/a", "").file("assets/a", "").gzip(),
             reason: "duplicate",
             entry: Some("assets/a"),
         },
