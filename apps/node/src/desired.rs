@@ -173,6 +173,13 @@ impl DesiredUpdate {
     }
 }
 
+impl SiteChange {
+    /// Returns the desired bundle, unless the site is removed.
+    pub fn bundle(&self) -> Option<Digest> {
+        self.site.as_ref().map(|site| site.bundle)
+    }
+}
+
 impl Placements {
     /// Applies the changes of a response. If it is `full`, all other sites are removed, except the `kept` ones.
     pub fn apply(&mut self, full: bool, changes: Vec<SiteChange>, kept: &BTreeSet<String>) {

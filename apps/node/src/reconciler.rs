@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use crate::cache::Cache;
 use crate::compress::compress;
-use crate::desired::{DesiredUpdate, Placement, Placements};
+use crate::desired::{DesiredUpdate, Placement, Placements, SiteChange};
 use crate::digest::Digest;
 use crate::environment::Environments;
 use crate::fetch::Fetcher;
@@ -45,6 +45,8 @@ pub struct Reconciler {
     failed_fetches: UnboundedReceiver<Digest>,
     fetches: JoinSet<(Digest, Index)>,
     fetching: HashMap<Digest, AbortHandle>,
+    /// Fetches in progress that were reported as failed.
+    failing: HashSet<Digest>,
     /// Live bundles that are damaged.
     damaged: HashSet<Digest>,
     /// Replaced indexes. Requests in flight may still use them, so their bundles stay pinned.
@@ -84,6 +86,7 @@ impl Reconciler {
             failed_fetches,
             fetches: JoinSet::new(),
             fetching: HashMap::new(),
+            failing: HashSet::new(),
             damaged: HashSet::new(),
             draining: Vec::new(),
             compression: JoinSet::new(),
@@ -120,6 +123,15 @@ impl Reconciler {
 
     fn apply_update(&mut self, update: DesiredUpdate) {
         let DesiredUpdate { full, sites, kept_sites, environments, .. } = update;
+        // If the bundle of an updated site failed all its attempts, they start again, and the version is reported after
+        // them: it may be a new deployment of the bundle.
+        for bundle in sites.iter().filter_map(SiteChange::bundle) {
+            if self.failing.remove(&bundle)
+                && let Some(task) = self.fetching.remove(&bundle)
+            {
+                task.abort();
+            }
+        }
         self.environments.apply(full, environments);
         self.placements.apply(full, sites, &kept_sites);
         self.saver.set_changed();
@@ -206,8 +218,9 @@ impl Reconciler {
         }
     }
 
-    fn report_failed_fetch(&self, bundle: Digest) {
+    fn report_failed_fetch(&mut self, bundle: Digest) {
         const MESSAGE: &str = "The node cannot fetch the bundle. It keeps retrying.";
+        self.failing.insert(bundle);
         for (project, placement) in self.placements.iter() {
             if placement.desired.bundle == bundle && placement.live != Some(bundle) {
                 self.observer.report_deployment(
@@ -278,6 +291,7 @@ impl Reconciler {
             }
             is_desired
         });
+        self.failing.retain(|bundle| self.fetching.contains_key(bundle));
         for (bundle, size) in damaged {
             let fetch = || self.fetches.spawn(self.fetcher.clone().fetch(bundle, size, true));
             self.fetching.entry(bundle).or_insert_with(fetch);

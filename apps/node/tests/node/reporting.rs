@@ -67,6 +67,25 @@ async fn unavailable_bundle_is_reported_as_failed_and_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_deployment_of_an_unavailable_bundle_is_reported_as_failed() {
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let archive = archive(&[("assets/index.html", b"late")]);
+    let deploy = |project: &str| core.set_desired(project, &[&format!("{project}.localhost")], &archive);
+    deploy("shop");
+    let running = RunningNode::start(&core, &dir).await;
+    until("the first report", || core.last_report("shop") == Some((1, State::Failed))).await;
+    deploy("shop");
+    until("a report of the same bundle", || core.last_report("shop") == Some((2, State::Failed))).await;
+    let bundle = deploy("blog");
+    until("a report of another project", || matches!(core.last_report("blog"), Some((_, State::Failed)))).await;
+    core.put(&bundle, archive.clone());
+    for host in ["shop.localhost", "blog.localhost"] {
+        running.visitor.sees(host, "/", 200, "late").await;
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rejected_report_does_not_block_others() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     core.reject_reports_on("bad");
