@@ -3,7 +3,8 @@
 //! Every event, such as an update of the desired state or a fetched bundle, triggers a reconciliation of the desired
 //! with the served state. Each bundle is fetched by its own task, which retries until it succeeds or the bundle is no
 //! longer desired. A bad bundle does not delay other sites, and its own site keeps serving the previous version.
-//! Another task compresses live bundles one by one; a site is served before its bundle is compressed.
+//! Another task compresses live bundles one by one, the smallest first. A site is served before its bundle is
+//! compressed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -307,14 +308,7 @@ impl Reconciler {
             Some((bundle, task)) if !self.indexes.contains_key(bundle) => task.abort(),
             Some(_) => {}
             None => {
-                let mut uncompressed = self.indexes.iter().filter(|(bundle, index)| {
-                    // A damaged bundle is compressed after it is fetched again.
-                    !index.compressed && !self.damaged.contains(bundle)
-                });
-                let Some((bundle, index)) = uncompressed.next().map(|(bundle, index)| (*bundle, Arc::clone(index)))
-                else {
-                    return;
-                };
+                let Some((bundle, index)) = next_to_compress(&self.indexes, &self.damaged) else { return };
                 let cache = Arc::clone(&self.fetcher.cache);
                 self.compressing = Some((bundle, self.compression.spawn(compress(cache, bundle, index))));
             }
@@ -348,6 +342,14 @@ async fn evict(cache: Arc<Cache>) {
     }
 }
 
+/// Returns the smallest uncompressed bundle, so that large bundles do not delay small ones. A damaged bundle is
+/// compressed after it is fetched again.
+fn next_to_compress(indexes: &HashMap<Digest, Arc<Index>>, damaged: &HashSet<Digest>) -> Option<(Digest, Arc<Index>)> {
+    let uncompressed = indexes.iter().filter(|(bundle, index)| !index.compressed && !damaged.contains(bundle));
+    let smallest = uncompressed.min_by_key(|(_, index)| index.assets.values().map(|asset| asset.size).sum::<u64>());
+    smallest.map(|(bundle, index)| (*bundle, Arc::clone(index)))
+}
+
 /// Returns the code of a stored bundle.
 fn code<'a>(
     indexes: &'a HashMap<Digest, Arc<Index>>,
@@ -374,6 +376,24 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::index::Asset;
+
+    #[test]
+    fn smallest_bundle_is_compressed_first() {
+        let bundle = |size: u64, compressed| {
+            let digest = Digest::of(&size.to_be_bytes());
+            let asset = |name: &str, size| (name.to_owned(), Asset::new(digest, size));
+            let assets = [asset("/a", size / 2), asset("/b", size - size / 2)].into();
+            (digest, Arc::new(Index { compressed, assets, ..Index::default() }))
+        };
+        let bundles = [bundle(500, false), bundle(30, true), bundle(400, false), bundle(70, false), bundle(90, false)];
+        let [_, _, (large, _), (damaged, _), (smallest, _)] = bundles.clone();
+        let mut indexes = HashMap::from(bundles);
+        let next = |indexes: &_| next_to_compress(indexes, &[damaged].into()).map(|(bundle, _)| bundle);
+        assert_eq!(next(&indexes), Some(smallest));
+        indexes.remove(&smallest);
+        assert_eq!(next(&indexes), Some(large));
+    }
 
     /// If the task ended, the loop would start another one immediately.
     #[test]
