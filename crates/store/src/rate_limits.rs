@@ -81,7 +81,8 @@ impl Store {
         let quota_permits = i64::from(quota.permits);
         let cost = (i64::try_from(quota.period.as_micros()).unwrap_or(i64::MAX) / quota_permits).max(1);
         let bucket = cost.saturating_mul(quota_permits);
-        let now = self.clock_rng().now().unix_millis().saturating_mul(1000);
+        let mut connection = self.connection().await?;
+        let now = self.corrected_now(&mut connection).await?.unix_millis().saturating_mul(1000);
         // Take one permit that costs as much as all of them, because the statement may otherwise grant only a part.
         let cost = cost.saturating_mul(i64::from(permits.max(1))).min(bucket);
         let charge = diesel::sql_query(CHARGE.as_str())
@@ -90,7 +91,7 @@ impl Store {
             .bind::<BigInt, _>(i64::from(permits.min(1)))
             .bind::<BigInt, _>(cost)
             .bind::<BigInt, _>(bucket);
-        let Charged { granted, reset_at } = Prepared(charge).get_result(&mut *self.connection().await?).await?;
+        let Charged { granted, reset_at } = Prepared(charge).get_result(&mut *connection).await?;
         let wait = reset_at.saturating_add(cost).saturating_sub(bucket).saturating_sub(now).max(0);
         Ok((granted == 0 && wait > 0).then(|| Duration::from_micros(wait.unsigned_abs())))
     }

@@ -173,7 +173,8 @@ async fn time_of_a_registration_in_progress_does_not_depend_on_the_clocks_of_ser
         assert!(matches!(bought, Err(DomainError::RegistrarFailed)), "{bought:?}");
     }
     kit.advance(LATER);
-    assert!(matches!(kit.buy("a.example").await, Err(DomainError::NameUnavailable(_))));
+    let bought = kit.buy("a.example").await;
+    assert!(matches!(bought, Err(DomainError::NameUnavailable(_))), "{bought:?}");
 }
 
 /// A registration that the end of the request cuts off has an unknown result.

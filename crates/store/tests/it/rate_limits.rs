@@ -35,6 +35,17 @@ async fn concurrent_processes_take_no_permit_twice() {
 }
 
 #[tokio::test]
+async fn bucket_is_valid_for_a_process_with_another_clock() {
+    let kit = TestStore::start().await;
+    for ahead in [24 * 3600, -24 * 3600] {
+        let (key, other) = (ahead.to_string(), kit.with_clock_ahead(ahead));
+        assert_eq!(other.permits_take(&key, HOUR, 30).await.unwrap(), None);
+        assert_eq!(kit.store.permits_take(&key, HOUR, 29).await.unwrap(), None);
+        assert!(other.permits_take(&key, HOUR, 2).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
 async fn hourly_limit_holds_in_any_hour() {
     let kit = TestStore::start().await;
     for limit in [0, 1, 2, 3, 10] {
