@@ -180,6 +180,20 @@ async fn nothing_is_bought_without_consent_and_a_contact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn domain_that_was_imported_or_transferred_away_is_bought() {
+    let kit = Kit::start().await;
+    kit.run(&["import", "shop.com"]).succeeds();
+    let bought = kit.buy("shop.com").succeeds();
+    bought.stderr_contains("shop.com costs $12.99");
+    assert!(bought.out.contains("state         active\n"), "{bought:?}");
+    kit.registrar.transfer_away("shop.com");
+    assert!(kit.run(&["sync", "shop.com"]).succeeds().out.contains("state         transferred_out\n"));
+    // It is registered elsewhere now.
+    kit.buy("shop.com").fails(1).stderr_contains("shop.com is not available");
+    assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (1, 1_299));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn same_command_continues_an_interrupted_purchase() {
     let kit = Kit::start().await;
     let failed = kit.buy("fail-register-after-1.com").fails(7);

@@ -42,12 +42,13 @@ impl Purchase {
                 svc.out.info(format!("Continuing the purchase of {}", domain.name));
                 None
             }
-            Some(domain) => {
+            Some(domain) if matches!(domain.state, DomainState::Active | DomainState::Expired) => {
                 svc.out.response(&domain, show_detail)?;
                 svc.out.success(format!("{org} has {} already", domain.name));
                 return Ok(());
             }
-            None => Some(self.agree(svc, (client, org)).await?),
+            // An imported domain, or one that was transferred away, can be bought.
+            _ => Some(self.agree(svc, (client, org)).await?),
         };
         let contact = contact::read(self.contact.as_deref())?;
         let Self { name, years, no_auto_renew, .. } = self;
