@@ -49,7 +49,7 @@ impl Deploy {
         let (latest, served) = if self.no_wait {
             (deployment, Ok(()))
         } else {
-            wait_until_served(&client, (&org, &project), deployment).await
+            wait_until_served(&client, (&org, &project), deployment, svc.out).await
         };
         // Print the deployment even if a later step failed, and report that failure even if the output is closed.
         let printed = svc.out.response(&latest, summary);

@@ -7,8 +7,9 @@ use client::{Client, Error, Paging, Response};
 
 use crate::error::CliError;
 use crate::options::PageArgs;
-use crate::output::or_dash;
+use crate::output::{Output, or_dash};
 use crate::polling::{FIRST_POLL_INTERVAL, MAX_POLL_INTERVAL, is_transient};
+use crate::resources::is_insufficient_scope;
 use crate::svc::Svc;
 
 const SERVING_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,7 +48,7 @@ impl Rollback {
         let (latest, outcome) = if self.no_wait {
             (deployment, Ok(()))
         } else {
-            wait_until_served(&client, (&org, &project), deployment).await
+            wait_until_served(&client, (&org, &project), deployment, svc.out).await
         };
         let printed = svc.out.response(&latest, summary);
         outcome?;
@@ -61,14 +62,17 @@ pub fn superseded(deployment: &Deployment) -> Option<String> {
     (!deployment.live).then(|| format!("version {} was superseded by a newer deployment", deployment.version))
 }
 
-/// Polls a deployment until it is served. Returns its last observed state and the outcome.
+/// Polls a deployment until it is served. Returns its last observed state and the outcome. Warns if the token may not
+/// read the state.
 pub async fn wait_until_served(
     client: &Client,
     project: (&str, &str),
     mut latest: Response<Deployment>,
+    out: &Output,
 ) -> (Response<Deployment>, Result<(), CliError>) {
     let (version, mut last_error) = (latest.version, None);
-    let polled = tokio::time::timeout(SERVING_TIMEOUT, poll(client, project, &mut latest, &mut last_error)).await;
+    let polling = poll(client, project, &mut latest, &mut last_error, out);
+    let polled = tokio::time::timeout(SERVING_TIMEOUT, polling).await;
     let outcome = polled.unwrap_or_else(|_| {
         let cause = last_error.map(|error| format!(": {error}")).unwrap_or_default();
         Err(CliError::NotServed(format!("version {version} is deployed but was not served within one minute{cause}")))
@@ -82,6 +86,7 @@ async fn poll(
     (org, project): (&str, &str),
     latest: &mut Response<Deployment>,
     last_error: &mut Option<Error>,
+    out: &Output,
 ) -> Result<(), CliError> {
     let version = latest.version.to_string();
     let mut interval = FIRST_POLL_INTERVAL;
@@ -104,8 +109,11 @@ async fn poll(
                 *latest = deployment;
                 None
             }
-            // The token may deploy but not read the project, so the state is unknown.
-            Err(Error::Api { status: 403, .. }) => return Ok(()),
+            // The token may deploy but not read the project.
+            Err(error) if is_insufficient_scope(&error) => {
+                out.warn_error("svc cannot check whether the deployment is served", &error.into());
+                return Ok(());
+            }
             Err(error) if is_transient(&error) => Some(error),
             Err(error) => return Err(error.into()),
         };

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{Machine, Platform};
+use crate::support::{CommandResult, Machine, Platform};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_is_initialized_deployed_listed_and_rolled_back() {
@@ -74,7 +74,16 @@ async fn deploys_with_a_token_that_cannot_read_the_project() {
     let token = ada.svc(&["tokens", "create", "ci", "--scope", "deploy"]).succeeds().out;
     ada.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
     // Without `--no-wait`, svc does not wait for a state that the token cannot read.
-    ada.svc(&["deploy"]).succeeds().stderr_contains("deployed to http://site-ada.localhost:8088");
+    let deployed = ada.svc(&["deploy"]).succeeds();
+    deployed.stderr_contains("deployed to http://site-ada.localhost:8088");
+    let unobserved = |ran: &CommandResult| {
+        ran.stderr_contains("warning: svc cannot check whether the deployment is served: ");
+        ran.stderr_contains("next: create a token with `svc tokens create <name> --scope project:read`");
+    };
+    unobserved(&deployed);
+    let rolled_back = ada.svc(&["rollback", "1"]).succeeds();
+    rolled_back.stderr_contains("version 1 is live again");
+    unobserved(&rolled_back);
 }
 
 #[tokio::test(flavor = "multi_thread")]
