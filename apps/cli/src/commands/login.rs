@@ -83,7 +83,7 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     }
     let lock = Config::lock()?;
     let mut config = Config::read()?;
-    let former = config.credentials.insert(svc.api.clone(), credential);
+    let former = config.credentials.insert(svc.api.clone(), credential.clone());
     // The tokens of git may belong to another user.
     let git_tokens = config.git_tokens.remove(&svc.api).unwrap_or_default();
     let replaced = match grant {
@@ -95,8 +95,11 @@ async fn store(svc: &Svc<'_>, credential: Secret, grant: Option<StoredGrant>) ->
     }
     config.write()?;
     drop(lock);
-    let former = former.map(|credential| svc.anonymous.clone().with_credential(credential));
-    git::revoke(svc, former.as_ref(), &git_tokens).await;
+    let client = former.clone().map(|former| svc.anonymous.clone().with_credential(former));
+    git::revoke(svc, client.as_ref(), &git_tokens).await;
+    if let Some(former) = former.filter(|former| *former != credential) {
+        end_session(svc, former).await;
+    }
     if let Some(replaced) = replaced {
         device::revoke(svc, &replaced).await;
     }
@@ -170,21 +173,26 @@ pub async fn logout(svc: &Svc<'_>) -> Result<(), CliError> {
     if let Some(grant) = grant {
         device::revoke(svc, &grant).await;
     }
-    let is_session = credential.reveal().starts_with(SESSION_PREFIX);
-    let client = svc.anonymous.clone().with_credential(credential);
+    let client = svc.anonymous.clone().with_credential(credential.clone());
     git::revoke(svc, Some(&client), &git_tokens).await;
-    if is_session {
-        match client.auth_logout().send().await {
-            // The session has already ended.
-            Err(error) if error.status() == Some(401) => {}
-            Err(error) => {
-                svc.out.warn(format!("the API did not end the session, which remains valid until it expires: {error}"))
-            }
-            Ok(_) => {}
-        }
-    }
+    end_session(svc, credential).await;
     svc.out.success(format!("signed out at {}", svc.api));
     svc.out.json_only(&Value::Null)
+}
+
+/// Ends the session, if the credential is one.
+async fn end_session(svc: &Svc<'_>, credential: Secret) {
+    if !credential.reveal().starts_with(SESSION_PREFIX) {
+        return;
+    }
+    match svc.anonymous.clone().with_credential(credential).auth_logout().send().await {
+        // The session has already ended.
+        Err(error) if error.status() == Some(401) => {}
+        Err(error) => {
+            svc.out.warn(format!("the API did not end the session, which remains valid until it expires: {error}"));
+        }
+        Ok(_) => {}
+    }
 }
 
 pub async fn whoami(svc: &Svc<'_>) -> Result<(), CliError> {

@@ -33,6 +33,25 @@ async fn credential_is_private_and_deleted_at_logout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn new_sign_in_ends_the_replaced_session() {
+    let platform = Platform::start().await;
+    let machine = platform.ada();
+    let former = fs::read_to_string(machine.credentials()).unwrap();
+    let login = machine.svc(&["login", "--dev", "grace"]).succeeds();
+    assert!(!login.err.contains("warning"), "{login:?}");
+    let current = fs::read_to_string(machine.credentials()).unwrap();
+    // A copy of the former credential is invalid.
+    fs::write(machine.credentials(), &former).unwrap();
+    machine.svc(&["whoami"]).fails(3).stderr_contains("code unauthenticated, request ");
+    fs::write(machine.credentials(), &current).unwrap();
+    // The same session is not ended.
+    let stored: Value = serde_json::from_str(&current).unwrap();
+    let session = stored["credentials"][&platform.api].as_str().unwrap();
+    machine.svc_with_stdin(session, &["login", "--token"]).succeeds();
+    assert_eq!(machine.json(&["whoami"])["subject"], "grace");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn logout_succeeds_while_the_api_is_unavailable() {
     let platform = Platform::start().await;
     let machine = platform.ada();
