@@ -15,6 +15,7 @@ use url::Url;
 use super::device::now;
 use crate::config::{Config, GitToken};
 use crate::error::CliError;
+use crate::prompt;
 use crate::svc::Svc;
 
 /// The lifetime of a token that git uses.
@@ -33,6 +34,9 @@ pub enum Git {
         /// Name of the remote. An existing one gets the URL of the repository
         #[arg(long, value_name = "NAME", default_value = "origin")]
         remote: String,
+        /// Do not ask for confirmation before the URL of a remote is replaced
+        #[arg(long)]
+        yes: bool,
     },
     /// Answer git, which runs this as its credential helper
     #[command(hide = true)]
@@ -42,13 +46,20 @@ pub enum Git {
 impl Git {
     pub async fn run(self, svc: &Svc<'_>) -> Result<(), CliError> {
         match self {
-            Self::Setup { repository, remote } => setup(svc, &repository, remote).await,
+            Self::Setup { repository, remote, yes } => setup(svc, &repository, &remote, yes).await,
             Self::Credential { operation } => credential(svc, &operation).await,
         }
     }
 }
 
-async fn setup(svc: &Svc<'_>, repository: &str, remote: String) -> Result<(), CliError> {
+/// Returns a URL without its user name and password, which can be a token.
+fn without_credentials(url: &str) -> String {
+    let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
+    let is_removed = parsed.set_username("").is_ok() && parsed.set_password(None).is_ok();
+    if is_removed { parsed.to_string() } else { url.to_owned() }
+}
+
+async fn setup(svc: &Svc<'_>, repository: &str, remote: &str, yes: bool) -> Result<(), CliError> {
     let (org, project) = svc.project()?;
     let repo = svc.client()?.repos_get(&org, &project, repository).send().await?;
     let url = repo.clone_urls.https.clone();
@@ -57,16 +68,29 @@ async fn setup(svc: &Svc<'_>, repository: &str, remote: String) -> Result<(), Cl
     let program = program.to_str().ok_or_else(|| CliError::Other("the path of svc is not UTF-8".to_owned()))?;
     let helper = format!("!{} git credential --api {}", quote(program), quote(&svc.api));
     let known = run(&["remote"])?.lines().any(|known| known == remote);
+    let former = run(&["config", "--default", "", "--get", &format!("remote.{remote}.url")])?;
+    let former = former.trim_end();
+    if !former.is_empty() && former != url {
+        svc.out.info(format!("The remote {remote} has the URL {}", without_credentials(former)));
+        prompt::require_yes(yes, &format!("Replace it by {url}?"), "changed")?;
+    }
     // Only a login session can create a token. Without one, the error appears here instead of in `git push`.
     token(svc).await?;
     let change = if known { "set-url" } else { "add" };
-    run(&["remote", change, &remote, &url])?;
+    run(&["remote", change, remote, &url])?;
     let section = format!("credential.{}", origin(&url)?);
     // An empty value removes the helpers of the machine, which would store the token.
     run(&["config", "--replace-all", &format!("{section}.helper"), ""])?;
     run(&["config", "--add", &format!("{section}.helper"), &helper])?;
     svc.out.response(&repo, |_| url.clone())?;
-    svc.out.success(format!("git push {remote} now works with your session at {}", svc.api));
+    // The configuration can have another URL for pushes.
+    let pushed = run(&["remote", "get-url", "--push", "--all", remote])?;
+    if pushed.trim_end() == url {
+        svc.out.success(format!("git push {remote} now works with your session at {}", svc.api));
+    } else {
+        let pushed = pushed.trim_end().replace('\n', " and ");
+        svc.out.warn(format!("git push {remote} does not go to this repository, but to {pushed}"));
+    }
     Ok(())
 }
 

@@ -107,6 +107,28 @@ async fn git_receives_a_token_for_the_git_node_only() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn url_of_an_existing_remote_is_replaced_after_a_confirmation() {
+    let platform = Platform::with(&[("SVC_GIT_URL", "https://git.example".to_owned())]).await;
+    let ada = platform.ada_with_site();
+    ada.svc(&["repos", "create", "app"]).succeeds();
+    ada.git(&["init", "--quiet"]);
+    ada.git(&["remote", "add", "origin", "https://ada:hush@old.example/app.git"]);
+    let refused = ada.svc(&["git", "setup", "app"]).fails(2);
+    refused.stderr_contains("The remote origin has the URL https://old.example/app.git\n");
+    refused.stderr_contains("nothing was changed: confirm with --yes");
+    assert_eq!(ada.git(&["remote", "get-url", "origin"]), "https://ada:hush@old.example/app.git\n");
+    let replaced = ada.svc(&["git", "setup", "app", "--yes"]).succeeds();
+    replaced.stderr_contains("https://old.example/app.git\n").stderr_contains("git push origin now works");
+    assert!(ada.git(&["remote", "get-url", "origin"]).starts_with("https://git.example/"));
+    ada.git(&["remote", "set-url", "--push", "origin", "https://old.example/push.git"]);
+    let warned = ada.svc(&["git", "setup", "app"]).succeeds();
+    warned.stderr_contains(
+        "warning: git push origin does not go to this repository, but to https://old.example/push.git",
+    );
+    assert!(!warned.err.contains("now works"), "{warned:?}");
+}
+
 /// The token of git belongs to the user who was signed in when `svc` created it.
 #[tokio::test(flavor = "multi_thread")]
 async fn token_of_git_ends_with_the_sign_in() {
