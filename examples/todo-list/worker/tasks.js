@@ -9,7 +9,8 @@ export function isId(id) {
 // The date of an <input type="date">, null for an empty field, undefined for another text.
 export function parseDate(text) {
   if (!text) return null
-  return /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text)) ? text : undefined
+  // Date turns February 30 into March 2, and accepts the year 0, which Postgres does not have.
+  return /^(?!0000)\d{4}-\d{2}-\d{2}$/.test(text) && new Date(text).toJSON()?.startsWith(text) ? text : undefined
 }
 
 export async function list(db) {

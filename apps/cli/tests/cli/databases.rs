@@ -134,6 +134,9 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     for title in ["<b>before</b>", "not added again"] {
         it.add(&ids[0], title).await;
     }
+    for due in ["2023-02-30", "0000-01-01", "tomorrow"] {
+        assert_eq!(it.post("/", &[("id", ids[1].as_str()), ("title", "never"), ("due", due)]).await, 400, "{due}");
+    }
     let page = it.page().await;
     assert!(page.contains("&lt;b&gt;before&lt;/b&gt;") && page.contains("due 2030-01-31"), "{page}");
     assert_eq!(it.psql("SELECT title, due FROM tasks"), "<b>before</b>|2030-01-31");
