@@ -1,5 +1,8 @@
 const [form, input, select, list] = ['form', 'message', 'model', 'messages'].map((id) => document.getElementById(id))
 const messages = []
+// The limits of the worker.
+const MAX_BODY_CHARACTERS = 64 * 1024
+const MAX_MESSAGES = 40
 
 const models = await (await fetch('/models')).json()
 if (models.error) show('error', models.error.message)
@@ -16,8 +19,7 @@ form.addEventListener('submit', async (event) => {
   const item = show('assistant', '')
   const answer = { role: 'assistant', content: '' }
   try {
-    const body = JSON.stringify({ model: select.value, messages: [...messages, question] })
-    for await (const text of stream(await fetch('/chat', { method: 'POST', body }))) {
+    for await (const text of stream(await fetch('/chat', { method: 'POST', body: compose(question) }))) {
       answer.content += text
       item.textContent = answer.content
     }
@@ -29,6 +31,15 @@ form.addEventListener('submit', async (event) => {
     input.focus()
   }
 })
+
+// The body of a request. Omits the oldest exchanges of a conversation that exceeds the limits.
+function compose(question) {
+  // The number of messages is odd, so that the first one is a question.
+  let recent = [...messages, question].slice(1 - MAX_MESSAGES)
+  const body = () => JSON.stringify({ model: select.value, messages: recent })
+  while (recent.length > 1 && body().length > MAX_BODY_CHARACTERS) recent = recent.slice(2)
+  return body()
+}
 
 function show(kind, text) {
   const item = document.createElement('li')

@@ -49,8 +49,11 @@ impl Ada {
         eventually(&format!("{pointer} of {path} is {value}"), seen).await;
     }
 
-    /// Sends a message on the chat page, and waits for the answer.
+    /// Sends a message on the chat page after the previous answer is complete, and waits for the answer.
     async fn chat(&self, message: &str) {
+        const IS_READY: &str = "return !document.querySelector('#form button').disabled";
+        let is_ready = async || (self.browser.run(IS_READY).await == json!(true)).then_some(());
+        eventually("the previous answer", is_ready).await;
         self.browser.enter("#message", message).await;
         self.browser.click("#form button").await;
         self.browser.wait_for_text(&format!("You said: {message}")).await;
@@ -117,6 +120,11 @@ async fn user_buys_the_plan_and_credit_and_chats() {
     let row = ada.get("/v1/orgs/ada/ai/ledger").await["items"][0].clone();
     let tokens = |name: &str| row[name].as_i64().unwrap();
     assert_eq!(row["amountMicroCents"], -(300 * tokens("inputTokens") + 1_500 * tokens("outputTokens")), "{row}");
+
+    // The page omits the oldest messages of a long conversation, which the worker rejects.
+    for number in 1..=21 {
+        ada.chat(&format!("Question {number}")).await;
+    }
 
     // The automatic top-up is declined, and turned off.
     ada.visit(&format!("{BILLING}/portal"), json!({})).await;
