@@ -19,11 +19,14 @@ pub enum Access {
         #[arg(long)]
         keep_password: bool,
     },
-    /// Create a bypass key for the policy, which is shown only once
+    /// Create a bypass key for the policy, which is shown only once and replaces the existing key
     Bypass {
         /// Revoke the key instead
         #[arg(long)]
         revoke: bool,
+        /// Do not ask for confirmation before the existing key is replaced
+        #[arg(long, conflicts_with = "revoke")]
+        yes: bool,
     },
 }
 
@@ -42,11 +45,15 @@ impl Access {
                 let password = if needs_password { Some(prompt::secret("password")?) } else { None };
                 client.access_set(&org, &project, &AccessChange { mode, password }).send().await?
             }
-            Self::Bypass { revoke: true } => {
+            Self::Bypass { revoke: true, .. } => {
                 let revoked = client.access_bypass_revoke(&org, &project).send().await?;
                 return svc.out.empty_response(&revoked, "revoked the bypass key");
             }
-            Self::Bypass { revoke: false } => {
+            Self::Bypass { revoke: false, yes } => {
+                if !yes && client.access_get(&org, &project).send().await?.has_bypass {
+                    svc.out.info("The project has a bypass key, which becomes invalid immediately");
+                    prompt::require_yes(false, "Replace it by a new one?", "replaced")?;
+                }
                 let key = client.access_bypass_new(&org, &project).send().await?;
                 svc.out.response(&key, |key| key.secret.reveal().to_owned())?;
                 svc.out.success("created a bypass key: send it in the Svc-Access-Bypass header; it is not shown again");

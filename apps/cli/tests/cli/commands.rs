@@ -187,7 +187,13 @@ async fn manages_hostnames_and_access_and_opens_a_project() {
     ada.svc(&["access", "set", "org", "--keep-password"]).fails(2).stderr_contains("only for the mode password");
     ada.svc(&["access", "set", "org"]).succeeds();
     ada.svc(&["access", "set", "password", "--keep-password"]).succeeds();
-    assert!(ada.svc(&["access", "bypass"]).succeeds().out.starts_with("svc_byp_"));
+    let key = ada.svc(&["access", "bypass"]).succeeds().out;
+    assert!(key.starts_with("svc_byp_"));
+    let refused = ada.svc(&["access", "bypass"]).fails(2);
+    refused.stderr_contains("The project has a bypass key").stderr_contains("nothing was replaced: confirm with --yes");
+    assert_eq!(refused.out, "");
+    let replaced = ada.svc(&["access", "bypass", "--yes"]).succeeds().out;
+    assert!(replaced.starts_with("svc_byp_") && replaced != key);
     let policy = ada.svc(&["access", "show"]).succeeds().out;
     assert_eq!(policy, "mode        password\npassword    yes\nbypass key  yes\n");
     ada.svc(&["access", "bypass", "--revoke"]).succeeds();
