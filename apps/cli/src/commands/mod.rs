@@ -65,7 +65,11 @@ pub async fn run(args: Args, out: &Output) -> Result<(), CliError> {
         _ => Err(error),
     })?;
     let svc = &Svc::find(global, link, out)?;
-    if !matches!(command, Command::Login(_) | Command::Logout) {
+    let needs_no_sign_in = matches!(
+        command,
+        Command::Login(_) | Command::Logout | Command::Init(_) | Command::Invites(invites::Invites::Show { .. })
+    );
+    if !needs_no_sign_in {
         device::refresh(svc).await?;
     }
     match command {

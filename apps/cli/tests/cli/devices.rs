@@ -143,6 +143,25 @@ async fn device_whose_grant_was_revoked_must_sign_in_again() {
     assert!(!fs::read_to_string(machine.credentials()).unwrap().contains("svc_ort_"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_without_a_sign_in_do_not_refresh_the_token() {
+    let devices = Devices::start().await;
+    let ada = devices.session("ada").await;
+    let machine = devices.signed_in(&ada).await;
+    let mut credentials = stored(&machine);
+    grant(&mut credentials)["expiresAt"] = 1.into();
+    fs::write(machine.credentials(), credentials.to_string()).unwrap();
+    let session = devices.platform.ada();
+    session.svc(&["orgs", "create", "acme"]).succeeds();
+    let invited =
+        session.svc(&["orgs", "invite", "grace@navy.example", "--role", "viewer", "--org", "acme"]).succeeds();
+    machine.svc(&["invites", "show", invited.out.trim()]).succeeds();
+    assert_eq!(stored(&machine), credentials);
+    drop(devices);
+    machine.svc(&["init", "--org", "ada", "--project", "site"]).succeeds();
+    assert_eq!(stored(&machine), credentials);
+}
+
 /// Tests a refresh in the middle of a command, when the API rejects the access token.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_access_token_is_refreshed_once() {
