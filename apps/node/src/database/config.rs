@@ -7,6 +7,7 @@ use protocol::{DatabaseServer, NodeInfo};
 
 use super::backup::config::BackupConfig;
 use super::server::Server;
+use crate::worker::available_memory;
 
 /// The configuration of the databases. `Debug` shows no credentials.
 #[derive(Debug, Clone)]
@@ -53,7 +54,8 @@ pub struct ProgramLimits {
 impl Default for ProgramLimits {
     fn default() -> Self {
         Self {
-            memory_bytes: 2 << 30,
+            // At most six programs run at the same time: four dumps and two restores.
+            memory_bytes: (available_memory() / 8).clamp(256 << 20, 2 << 30),
             dump_time: Duration::from_secs(6 * 60 * 60),
             short_dump_time: Duration::from_secs(5 * 60),
             long_dump_time: Duration::from_secs(60 * 60),

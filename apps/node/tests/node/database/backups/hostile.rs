@@ -108,9 +108,9 @@ async fn functions_of_a_tenant_gain_nothing_during_a_restore() {
 
 /// A database with millions of large objects makes `pg_dump` large.
 #[test]
-fn programs_of_postgres_have_limited_memory() {
+fn programs_of_postgres_have_limited_memory_and_are_killed_first() {
     let node = std::process::id().to_string();
-    let arguments = ["--exec-postgres", &node, "67108864", "/bin/sh", "-c", "ulimit -v"];
+    let arguments = ["--exec-postgres", &node, "67108864", "/bin/sh", "-c", "ulimit -v; cat /proc/self/oom_score_adj"];
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_svc-node")).args(arguments).output().unwrap();
-    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.status.success()), ("65536\n", true));
+    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.status.success()), ("65536\n1000\n", true));
 }
