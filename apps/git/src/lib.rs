@@ -105,7 +105,7 @@ impl GitNode {
                 .with_context(listening(config.internal_listen))?;
         let url = config.internal_url.unwrap_or_else(|| format!("http://{internal_address}"));
         tasks.spawn(maintenance::announce(core.clone(), url, secret));
-        tasks.spawn(maintenance::erase(core.clone(), repositories.clone()));
+        tasks.spawn(maintenance::erase(core.clone(), repositories.clone(), journal.clone(), sizes.clone()));
         tasks.spawn(maintenance::repack(core, repositories, journal, sizes));
         tracing::info!(%address, %ssh_address, %internal_address, core = config.core_url, "listening");
         Ok(Self { address, ssh_address, internal_address, http, internal, ssh, tasks })

@@ -61,23 +61,30 @@ pub async fn announce(core: Core, url: String, secret: String) {
 }
 
 /// Erases the deleted repositories that the control plane lists.
-pub async fn erase(core: Core, repositories: Repositories) {
+pub async fn erase(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) {
     let mut ticks = interval(ERASE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = erase_once(&core, &repositories).await {
+        if let Err(error) = erase_once(&core, &repositories, &journal, &sizes).await {
             tracing::warn!(error = format!("{error:#}"), "failed to erase deleted repositories");
         }
     }
 }
 
-async fn erase_once(core: &Core, repositories: &Repositories) -> anyhow::Result<()> {
+async fn erase_once(
+    core: &Core,
+    repositories: &Repositories,
+    journal: &Journal,
+    sizes: &SizeReporter,
+) -> anyhow::Result<()> {
     let mut erased = Vec::new();
     for id in core.erasable().await? {
         match repositories.erase(&id).await {
             Ok(()) => {
                 tracing::info!(repository = id, "erased a deleted repository");
+                journal.forget(&id);
+                sizes.forget(&id);
                 erased.push(id);
             }
             Err(error) => {

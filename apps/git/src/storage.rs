@@ -160,6 +160,11 @@ impl SizeReporter {
         }
     }
 
+    /// Removes the time of the last report of an erased repository.
+    pub fn forget(&self, id: &str) {
+        self.reported().remove(id);
+    }
+
     fn reported(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }

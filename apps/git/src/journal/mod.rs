@@ -180,9 +180,21 @@ impl Journal {
     }
 
     fn state(&self, repository: &str) -> Arc<RepositoryState> {
-        let mut states = self.0.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states();
         let new = || RepositoryState::new(Book::new(self.0.repositories.journal_dir().join(repository)));
         Arc::clone(states.entry(repository.to_owned()).or_insert_with(new))
+    }
+
+    /// Removes the state of an erased repository from memory, unless updates are not delivered yet.
+    pub fn forget(&self, repository: &str) {
+        let mut states = self.states();
+        if states.get(repository).is_some_and(|state| state.book().transactions.is_empty()) {
+            states.remove(repository);
+        }
+    }
+
+    fn states(&self) -> MutexGuard<'_, HashMap<String, Arc<RepositoryState>>> {
+        self.0.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, id: &str) -> anyhow::Result<Push> {
@@ -422,20 +434,37 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn end_of_a_push_waits_a_short_time_for_the_delivery_of_its_updates() {
-        let (_folder, repositories) = Repositories::temporary();
-        let (journal, _changed) = Journal::open(&repositories).unwrap();
-        let repository = "rep_0000000000000001";
-        let state = journal.state(repository);
-        let transaction = |push: &str| Transaction {
+    fn transaction(push: &str) -> Transaction {
+        Transaction {
             push: push.to_owned(),
             pusher: None,
             credential: None,
             at: String::new(),
             updates: Vec::new(),
             outcome: Some(true),
-        };
+        }
+    }
+
+    #[test]
+    fn erased_repository_is_forgotten_unless_it_has_updates_to_deliver() {
+        let (_folder, repositories) = Repositories::temporary();
+        let (journal, _changed) = Journal::open(&repositories).unwrap();
+        let repository = "rep_0000000000000001";
+        let state = journal.state(repository);
+        state.book().transactions = vec![transaction("push")];
+        journal.forget(repository);
+        assert!(journal.states().contains_key(repository));
+        state.book().transactions.clear();
+        journal.forget(repository);
+        assert!(journal.states().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn end_of_a_push_waits_a_short_time_for_the_delivery_of_its_updates() {
+        let (_folder, repositories) = Repositories::temporary();
+        let (journal, _changed) = Journal::open(&repositories).unwrap();
+        let repository = "rep_0000000000000001";
+        let state = journal.state(repository);
         state.book().transactions = vec![transaction("first"), transaction("second")];
         let mut wait = pin!(journal.wait_for_delivery(repository, "first"));
         assert!(wait.as_mut().now_or_never().is_none());
