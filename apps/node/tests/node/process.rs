@@ -8,7 +8,7 @@ use testkit::reserved_address;
 
 use crate::control_plane::{ControlPlane, TOKEN};
 use crate::running::{Dir, environment, until};
-use crate::visitor::Visitor;
+use crate::visitor::{Visitor, get_text};
 
 fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_svc-node"));
@@ -43,6 +43,30 @@ fn settings_and_help_are_printed() {
     let (succeeded, help) = printed("--help");
     assert!(succeeded && help.contains("--settings"), "{help}");
     assert!(!printed("--halp").0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_and_metrics_show_that_databases_have_no_backups() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let (front, metrics) = (reserved_address(), reserved_address());
+    let mut node = program()
+        .envs(environment(&core, &dir))
+        .env("SVC_EDGE_LISTEN", front.to_string())
+        .env("SVC_NODE_METRICS_LISTEN", metrics.to_string())
+        // No server listens at this address.
+        .env("SVC_NODE_DATABASE_URL", "postgres://root:hush@127.0.0.1:1/postgres")
+        .env("SVC_NODE_DATABASE_ADDRESS", "127.0.0.1:1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the metrics", || std::net::TcpStream::connect(metrics).is_ok()).await;
+    let shown = get_text(&format!("http://{metrics}/metrics")).await;
+    kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+    let log = io::read_to_string(node.stdout.take().unwrap()).unwrap();
+    node.wait().unwrap();
+    assert!(shown.lines().any(|line| line == "svc_node_backup_store_missing 1"), "{shown}");
+    assert!(log.lines().any(|line| line.contains("ERROR") && line.contains("set SVC_NODE_BACKUPS")), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

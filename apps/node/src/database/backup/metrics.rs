@@ -24,6 +24,8 @@ pub struct BackupMetrics {
     /// By reason: `expired`, `surplus`, `interrupted` or `orphaned`.
     removed: IntCounterVec,
     pub unreported: IntGauge,
+    /// Whether the node has databases and no store for their backups: 1 or 0.
+    pub store_missing: IntGauge,
 }
 
 impl BackupMetrics {
@@ -50,6 +52,10 @@ impl BackupMetrics {
                 "svc_node_backup_unreported",
                 "Stored dumps that the control plane has not accepted yet",
             )?,
+            store_missing: IntGauge::new(
+                "svc_node_backup_store_missing",
+                "Whether the node has databases and no store for their backups: 1 or 0",
+            )?,
         };
         // Alerts need these series before the first failure.
         for outcome in [DAMAGED, FAILED] {
@@ -62,6 +68,7 @@ impl BackupMetrics {
         registry.register(Box::new(metrics.bytes.clone()))?;
         registry.register(Box::new(metrics.skipped.clone()))?;
         registry.register(Box::new(metrics.unreported.clone()))?;
+        registry.register(Box::new(metrics.store_missing.clone()))?;
         Ok(metrics)
     }
 

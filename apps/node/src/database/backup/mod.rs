@@ -124,6 +124,8 @@ impl Backups {
         tasks: &mut JoinSet<()>,
     ) -> anyhow::Result<Arc<Self>> {
         let Some(config) = config else {
+            tracing::error!("the databases of projects have no backups; set SVC_NODE_BACKUPS");
+            metrics.store_missing.set(1);
             let refuse = move |entry, id: String| {
                 let observer = observer.clone();
                 async move { exports::report_failure(&observer, &entry, &id, BackupError::NotConfigured).await }
