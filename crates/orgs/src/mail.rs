@@ -124,8 +124,8 @@ impl OutboxHandler for InviteMails {
             let _ = message.response.set(Value::Bool(false));
             return Ok(());
         }
-        self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
-        let _ = message.response.set(Value::Bool(true));
+        let is_sent = self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
+        let _ = message.response.set(Value::Bool(is_sent));
         Ok(())
     }
 
@@ -150,11 +150,10 @@ impl OutboxHandler for NotificationMails {
         let mail: NotificationMail = message.parse()?;
         // The first attempt takes the permit for all attempts. If the first attempt itself fails, the next ones need none.
         let has_permit = message.attempts > 1 || self.take_permit(&mail).await?;
-        let is_permitted = has_permit && self.is_recipient(&mail).await?;
-        if is_permitted {
-            self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
-        }
-        let _ = message.response.set(Value::Bool(is_permitted));
+        let is_sent = has_permit
+            && self.is_recipient(&mail).await?
+            && self.mailer.send(mail.render(&self.site, message.id.to_string(), message.created_at)).await?;
+        let _ = message.response.set(Value::Bool(is_sent));
         Ok(())
     }
 

@@ -22,8 +22,9 @@ pub struct MailMessage {
 /// Sends mail.
 #[async_trait::async_trait]
 pub trait Mailer: Send + Sync {
-    /// Sends a mail.
-    async fn send(&self, mail: MailMessage) -> Result<(), DeliveryError>;
+    /// Sends a mail. Returns false if the mail server refused the recipient or the mail permanently: a retry would be
+    /// refused again.
+    async fn send(&self, mail: MailMessage) -> Result<bool, DeliveryError>;
 }
 
 /// The derived implementation would show the content and the recipient.

@@ -40,12 +40,13 @@ fn value(metrics: &str, metric: &str, job: &str) -> Option<f64> {
 }
 
 /// The counters of the recommended alerts (docs/operations.md), with the labels that the alerts select.
-const COUNTERS_OF_ALERTS: [(&str, &[&str]); 9] = [
+const COUNTERS_OF_ALERTS: [(&str, &[&str]); 10] = [
     ("svc_http_requests_refused_total", &[]),
     ("svc_uploads_rejected_total", &[r#"kind="bundle""#, r#"reason="capacity""#]),
     ("svc_desired_unavailable_parts_total", &[r#"part="secrets""#]),
     ("svc_billing_webhooks_total", &[r#"effect="unassigned""#, r#"event="subscription""#]),
     ("svc_billing_customer_mismatches_total", &[]),
+    ("svc_mails_refused_total", &[]),
     ("svc_job_failures_total", &[r#"name="dns.purge_deleted""#]),
     ("svc_registrar_requests_total", &[r#"operation="read""#, r#"outcome="failed""#]),
     ("svc_registrar_requests_total", &[r#"operation="renew""#, r#"outcome="ok""#]),

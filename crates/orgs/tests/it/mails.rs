@@ -10,12 +10,12 @@ use store::outbox::{DeliveryError, Message, OutboxHandler};
 
 use crate::kit::{Kit, project, raise, session_actor, site, token};
 
-/// Records mails and returns queued errors.
+/// Records mails and returns queued results.
 #[derive(Default)]
 pub struct FakeMailer {
     sent: Mutex<Vec<MailMessage>>,
-    /// The errors of the next mails. Later mails succeed.
-    errors: Mutex<VecDeque<DeliveryError>>,
+    /// The results of the next mails. Later mails succeed.
+    results: Mutex<VecDeque<Result<bool, DeliveryError>>>,
 }
 
 impl FakeMailer {
@@ -24,15 +24,20 @@ impl FakeMailer {
     }
 
     pub fn fail_next(&self, error: DeliveryError) {
-        self.errors.lock().unwrap().push_back(error);
+        self.results.lock().unwrap().push_back(Err(error));
+    }
+
+    /// Refuses the next mail permanently.
+    pub fn refuse_next(&self) {
+        self.results.lock().unwrap().push_back(Ok(false));
     }
 }
 
 #[async_trait::async_trait]
 impl Mailer for FakeMailer {
-    async fn send(&self, mail: MailMessage) -> Result<(), DeliveryError> {
+    async fn send(&self, mail: MailMessage) -> Result<bool, DeliveryError> {
         self.sent.lock().unwrap().push(mail);
-        self.errors.lock().unwrap().pop_front().map_or(Ok(()), Err)
+        self.results.lock().unwrap().pop_front().unwrap_or(Ok(true))
     }
 }
 
@@ -173,21 +178,19 @@ async fn failed_mail_is_retried_until_it_is_sent_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permanently_failed_mail_stays_unsent_until_the_invitation_is_resent() {
+async fn refused_mail_stays_unsent_until_the_invitation_is_resent() {
     let kit = Kit::start().await;
     let (org, ada) = acme(&kit).await;
     let mailer = Arc::new(FakeMailer::default());
-    mailer.fail_next(DeliveryError::Permanent("550 no such user".to_owned()));
+    mailer.refuse_next();
     invite(&kit, org, ada).await;
     deliver(&kit, invites(&kit, &mailer)).await;
     kit.advance(3600);
     deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!((mailer.sent().len(), sent_at(&kit, org).await), (1, None));
-    let dead = "SELECT count(*) FROM store.outbox WHERE dead_lettered_at IS NOT NULL";
-    assert_eq!(kit.db_number(dead).await, 1);
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
 
     let link_token = invite(&kit, org, ada).await;
-    assert_eq!(kit.db_number(dead).await, 0);
     deliver(&kit, invites(&kit, &mailer)).await;
     assert_eq!(sent_at(&kit, org).await, Some(kit.now()));
     let sent = mailer.sent();
@@ -211,14 +214,14 @@ struct ResendDuringSend {
 
 #[async_trait::async_trait]
 impl Mailer for ResendDuringSend {
-    async fn send(&self, mail: MailMessage) -> Result<(), DeliveryError> {
+    async fn send(&self, mail: MailMessage) -> Result<bool, DeliveryError> {
         if self.mailer.sent().is_empty() {
             let new = NewInvite { email: mail.to.parse().unwrap(), role: Role::Admin };
             // Record the mail first, because the next mail may be delivered before `invite` returns.
             self.mailer.sent.lock().unwrap().push(mail);
             self.kit.db_execute("UPDATE orgs.invite_mails SET due_at = due_at - interval '10 minutes'").await;
             self.kit.orgs.invite(&session_actor(self.ada), self.org, self.ada, new).await.unwrap();
-            return Ok(());
+            return Ok(true);
         }
         self.mailer.send(mail).await
     }
@@ -361,4 +364,25 @@ async fn notification_without_a_remaining_recipient_stays_unsent() {
     deliver(&kit, notifications(&kit, &mailer, 60)).await;
     assert_eq!((mailer.sent(), kit.db_number("SELECT count(*) FROM store.outbox").await), (vec![], 0));
     assert_eq!(kit.orgs.notifications(org, &Paging::default()).await.unwrap().items[0].sent_at, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notification_that_is_refused_for_an_admin_is_mailed_to_the_others() {
+    let kit = Kit::start().await;
+    let (org, _) = acme(&kit).await;
+    let mailer = Arc::new(FakeMailer::default());
+    let sent_at = async || kit.orgs.notifications(org, &Paging::default()).await.unwrap().items[0].sent_at;
+    let notice = |reason: &str| Notice::BackupFailed { project: project("shop"), reason: reason.to_owned() };
+    mailer.refuse_next();
+    raise(&kit.orgs, &kit, org, notice("The store is full")).await.unwrap().unwrap();
+    deliver(&kit, notifications(&kit, &mailer, 60)).await;
+    assert_eq!((mailer.sent().len(), sent_at().await), (1, None));
+
+    kit.joined(org, "bob", Role::Admin).await;
+    kit.advance(1);
+    mailer.refuse_next();
+    raise(&kit.orgs, &kit, org, notice("The store is still full")).await.unwrap().unwrap();
+    deliver(&kit, notifications(&kit, &mailer, 60)).await;
+    assert_eq!((mailer.sent().len(), sent_at().await), (3, Some(kit.now())));
+    assert_eq!(kit.db_number("SELECT count(*) FROM store.outbox").await, 0);
 }

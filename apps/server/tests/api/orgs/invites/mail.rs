@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use mail_parser::MessageParser;
-use sandbox::{Encryption, SmtpServer};
+use sandbox::{Encryption, SmtpFault, SmtpServer};
 use serde_json::{Value, json};
 use server::Config;
 use server::config::MailConfig;
 
 use super::{INVITES, accept, acme, invite, invited, listed, preview, token};
+use crate::process::Process;
 use crate::support::{App, Caller, eventually};
 
 /// Starts an installation that sends mail through this SMTP server.
@@ -164,6 +165,42 @@ async fn mail_is_delivered_once_after_an_smtp_outage() {
         (&"bob@example.org".to_owned(), &"carol@example.org".to_owned())
     );
     assert!(String::from_utf8_lossy(&received[0].raw).replace("=\r\n", "").contains(&token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_recipient_leaves_no_dead_letter() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    smtp.inject(Some(SmtpFault::Recipient("550 5.1.1 no such user")));
+    let app = mailing(&smtp).await;
+    let ada = acme(&app).await;
+    invited(&ada, "bob@example.org", "member").await;
+    let is_empty = async || app.db_rows("SELECT id FROM store.outbox").await.is_empty().then_some(());
+    eventually("the message ends", is_empty).await;
+    assert_eq!((smtp.received(), listed(&ada).await[0]["sentAt"].clone()), (vec![], json!(null)));
+
+    smtp.inject(None);
+    app.clock.advance(600);
+    invite(&ada, "bob@example.org", "member").await.expect(200);
+    assert_eq!(smtp.wait_for(1).await[0].to, ["bob@example.org"]);
+    eventually("sentAt is set", async || sent_at(&ada).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_recipient_is_logged_and_counted() {
+    let smtp = SmtpServer::start(Encryption::None).await;
+    smtp.inject(Some(SmtpFault::Recipient("550 5.1.1 <bob@example.org>: no such user")));
+    let mail = [("SVC_SMTP_URL", smtp.url()), ("SVC_MAIL_FROM", "no-reply@svc.example".to_owned())];
+    let process = Process::with(&mail).await;
+    let token = process.sign_in().await;
+    let invite = json!({ "email": "bob@example.org", "role": "viewer" });
+    process.json(&token, "POST", "/v1/orgs/ada/invites", Some(invite)).await;
+    let is_counted = |line: &str| line.starts_with("svc_mails_refused_total{") && line.ends_with(" 1");
+    let counted = async || process.metrics().await.lines().any(is_counted).then_some(());
+    eventually("the mail is counted", counted).await;
+    let line =
+        async || process.log().lines().find(|it| it.contains("the mail server refused a mail")).map(str::to_owned);
+    let line = eventually("the log has the refusal", line).await;
+    assert!(line.contains("RCPT TO: the server replied 550 5.1.1") && !line.contains("bob@"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
