@@ -39,6 +39,9 @@ pub(super) fn wire(
     background.job(Job::every(MINUTE, "billing.end_lost_calls"), billing.clone(), async |billing| {
         billing.end_lost_calls().await
     });
+    background.job(Job::every(MINUTE, "billing.count_stuck_topups"), billing.clone(), async |billing| {
+        billing.count_stuck_topups().await
+    });
     Ok(billing)
 }
 

@@ -7,7 +7,8 @@ use crate::process::Process;
 use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` needs only its clock.
-const ON_POSTGRES: [&str; 21] = [
+const ON_POSTGRES: [&str; 22] = [
+    "billing.count_stuck_topups",
     "certificates.reconcile",
     "certificates.run_due",
     "databases.notify_stale",

@@ -72,11 +72,20 @@ pub trait TopUpRepository {
     /// Returns at most `limit` top-ups whose event has not arrived, oldest first.
     async fn topup_list_charged(&mut self, limit: i64) -> Result<Vec<TopUpRecord>>;
 
+    /// Counts the top-ups that were created before this time and whose event has not arrived.
+    async fn topup_count_charged(&mut self, created_before: Time) -> Result<i64>;
+
     /// Marks the top-up of an order as credited.
     async fn topup_credited(&mut self, order_id: &str) -> Result<()>;
 
     /// Returns the provider's id of an organization as a customer, if a webhook contained it.
     async fn customer_find(&mut self, org: OrgId) -> Result<Option<String>>;
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
 }
 
 const DUE: &str = "\
@@ -147,11 +156,6 @@ impl TopUpRepository for Connection {
     }
 
     async fn topup_count(&mut self, org: OrgId, day: Time) -> Result<i64> {
-        #[derive(QueryableByName)]
-        struct Count {
-            #[diesel(sql_type = BigInt)]
-            count: i64,
-        }
         let count = "SELECT count(*) AS count FROM billing.topup_orders \
             WHERE org_id = $1 AND created_at >= $2 AND created_at < $2 + interval '24 hours' \
                 AND (state <> 'canceled' OR order_id IS NOT NULL)";
@@ -200,6 +204,14 @@ impl TopUpRepository for Connection {
         let charged = topup_orders::table.filter(topup_orders::state.eq(TopUpState::Charged));
         let charged = charged.order((topup_orders::created_at, topup_orders::id)).limit(limit);
         Ok(charged.select(TopUpRecord::as_select()).load(self).await?)
+    }
+
+    async fn topup_count_charged(&mut self, created_before: Time) -> Result<i64> {
+        // The literal state lets Postgres use the index of top-ups in progress.
+        let count = "SELECT count(*) AS count FROM billing.topup_orders WHERE state = 'charged' AND created_at < $1";
+        let count = diesel::sql_query(count).bind::<Timestamptz, _>(created_before);
+        let Count { count } = count.get_result(self).await?;
+        Ok(count)
     }
 
     async fn topup_credited(&mut self, order_id: &str) -> Result<()> {

@@ -1,7 +1,10 @@
 //! Automatic top-ups of AI credit (contract section 8, "Auto top-up"; providers.md section 1, "off-session charge").
 
+use std::sync::LazyLock;
+
 use kernel::audit::Event;
 use kernel::{OrgId, ProjectId, Time};
+use opentelemetry::metrics::Gauge;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{Connection, Error};
@@ -18,6 +21,16 @@ pub const TOP_UP_TOPIC: &str = "billing.topup";
 
 /// The name of the system actor in the audit log.
 const ACTOR: &str = "billing.topup";
+
+/// The age of a charged top-up above which it counts as stuck.
+const STUCK_SECONDS: i64 = 3600;
+
+static STUCK: LazyLock<Gauge<u64>> = LazyLock::new(|| {
+    opentelemetry::global::meter("svc")
+        .u64_gauge("svc.billing.topups_stuck")
+        .with_description("Top-ups that were charged and are not credited an hour after their start")
+        .build()
+});
 
 /// A top-up that must be charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +179,18 @@ impl Billing {
             Some(topup) => self.end_declined(tx, &topup, "unavailable").await,
             None => Ok(()),
         }
+    }
+
+    /// Counts the charged top-ups whose event has not arrived within an hour, in a metric. They prevent further top-ups
+    /// until an operator ends them.
+    ///
+    /// # Errors
+    /// Returns [`BillingError::Store`](crate::BillingError::Store).
+    pub async fn count_stuck_topups(&self) -> super::Result<()> {
+        let created_before = self.store.clock_rng().now().plus_seconds(-STUCK_SECONDS);
+        let stuck = self.store.connection().await?.topup_count_charged(created_before).await?;
+        STUCK.record(stuck.unsigned_abs(), &[]);
+        Ok(())
     }
 
     /// Turns auto top-up off, because the bank declined the charge or the provider rejected the order.

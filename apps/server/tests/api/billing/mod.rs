@@ -6,6 +6,7 @@ mod mismatch;
 mod off;
 mod purchase;
 mod redelivery;
+mod stuck;
 
 use kernel::Secret;
 use reqwest::RequestBuilder;
