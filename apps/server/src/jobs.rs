@@ -73,8 +73,8 @@ impl Job {
         Self { name, period, jitter, needs_clock: true }
     }
 
-    /// Runs the job also while the clock of this server is wrong or unchecked. Only for a job that deletes and ends
-    /// nothing by its age.
+    /// Runs the job also while the clock of this server is wrong or unchecked. Only for a job that deletes and ends no
+    /// shared rows by their age.
     pub(crate) const fn without_clock(self) -> Self {
         Self { needs_clock: false, ..self }
     }

@@ -110,7 +110,7 @@ impl Services {
         self.shutdown.as_ref().clone()
     }
 
-    /// Returns the rate limits, for the background job that removes idle callers.
+    /// Returns the rate limits, for the background jobs that remove idle callers.
     #[must_use]
     pub fn limiters(&self) -> Arc<Limiters> {
         self.limiters.clone().into_inner()

@@ -24,6 +24,7 @@ mod resources;
 mod tls;
 mod zone_hostnames;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use ::tls::Handshaker;
@@ -95,6 +96,12 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     };
     let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
     background.task(services.adapt_concurrency_limit());
+    // The memory grows with each address and credential, also while the clock is wrong.
+    let purge_local = Job::every(MINUTE, "gateway.purge_local_rates").without_clock();
+    background.job(purge_local, services.limiters(), async |limiters| {
+        limiters.purge_local();
+        Ok::<_, Infallible>(())
+    });
     let rates = (services.limiters(), store.clone());
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {
         limiters.purge_idle(&store).await

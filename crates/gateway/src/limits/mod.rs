@@ -95,18 +95,20 @@ impl Limiters {
         Self { rates, clock_rng, local: Mutex::default() }
     }
 
-    /// Removes the expired local permits, the credentials that were not used for an hour, and the full buckets of idle
-    /// callers. A background job calls it.
+    /// Removes the expired local permits, and the credentials that were not used for an hour. A background job calls it.
+    pub fn purge_local(&self) {
+        let now = self.now();
+        let mut local = self.local();
+        local.permits.retain(|_, it| it.taken_at + LOCAL_PERMIT_TTL_MICROS > now || it.reset_at > now);
+        local.known.retain(|_, it| it.is_recent(now));
+    }
+
+    /// Deletes the full buckets of idle callers in Postgres. A background job calls it.
     ///
     /// # Errors
     /// Returns the error of Postgres.
     pub async fn purge_idle(&self, store: &Store) -> store::Result<()> {
         let now = self.now();
-        {
-            let mut local = self.local();
-            local.permits.retain(|_, it| it.taken_at + LOCAL_PERMIT_TTL_MICROS > now || it.reset_at > now);
-            local.known.retain(|_, it| it.is_recent(now));
-        }
         let full = "DELETE FROM store.rate_limits WHERE key = ANY (ARRAY( \
             SELECT key FROM store.rate_limits WHERE reset_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
         loop {
@@ -268,6 +270,34 @@ impl Limit {
             Self::General => "general",
             Self::User => "user",
             Self::Git => "git",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use kernel::{Token, TokenKind};
+    use testkit::TestClock;
+
+    use super::*;
+
+    #[test]
+    fn memory_of_idle_callers_is_purged() {
+        let clock = TestClock::default();
+        let clock_rng = clock.clock_rng();
+        let limiters = Limiters::new(RateLimits::default(), clock_rng.clone());
+        limiters.remember(&Token::mint(TokenKind::Access, &clock_rng), clock_rng.id());
+        let bucket = (Limit::General, Key::Address(Ipv4Addr::LOCALHOST.into()));
+        let needed = limiters.permit_request(Limit::General, limiters.now());
+        let granted = limiters.grant_locally(bucket, needed);
+        limiters.local().permits.insert(bucket, LocalPermits::none(needed, granted));
+        for (seconds, left) in [(0, (1, 1)), (60, (0, 1)), (3600, (0, 0))] {
+            clock.advance(seconds);
+            limiters.purge_local();
+            let local = limiters.local();
+            assert_eq!((local.permits.len(), local.known.len()), left);
         }
     }
 }
