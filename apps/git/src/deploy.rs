@@ -14,6 +14,7 @@ use anyhow::{Context as _, ensure};
 use bundle::pack::{Folder as _, Kind, PackError};
 use bundle::{Limits, MANIFEST_PATH, MAX_FILE_NAMES_BYTES};
 use protocol::{GitDeploy, GitDeployState, GitNextDeploy};
+use semaphores::KeyedSemaphores;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -45,8 +46,8 @@ struct Inner {
     repositories: Repositories,
     metrics: Metrics,
     permits: Semaphore,
-    /// Locks by the id of a repository, a user or an organization. They serialize the deploys of each.
-    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// The turn of each repository, user and organization, by its id. They serialize the deploys of each.
+    turns: KeyedSemaphores<String>,
     attempts: FailedAttempts,
 }
 
@@ -67,7 +68,7 @@ enum Packed {
 
 impl Deployer {
     pub fn new(core: Core, repositories: Repositories, metrics: Metrics) -> Self {
-        let (permits, turns) = (Semaphore::new(MAX_DEPLOYS), Mutex::default());
+        let (permits, turns) = (Semaphore::new(MAX_DEPLOYS), KeyedSemaphores::new(1));
         Self(Arc::new(Inner { core, repositories, metrics, permits, turns, attempts: FailedAttempts::default() }))
     }
 
@@ -111,7 +112,7 @@ impl Deployer {
 
     /// Deploys the waiting pushes of a repository in the order of their numbers.
     async fn deploy_all(&self, repository: &str) -> anyhow::Result<()> {
-        let _turn = self.turn(repository).lock_owned().await;
+        let _turn = self.0.turns.of(repository.to_owned()).acquire_owned().await?;
         let mut last = 0;
         loop {
             let GitNextDeploy { deploy, rejected } = self.0.core.next_deploy(repository).await?;
@@ -124,12 +125,12 @@ impl Deployer {
     }
 
     async fn deploy(&self, repository: &str, deploy: &GitDeploy) -> anyhow::Result<()> {
-        let Inner { core, permits, metrics, attempts, .. } = &*self.0;
-        // The locks are acquired before the permit. So a user or an organization with many waiting pushes uses only one
-        // permit, and one place in the queue for it. With the user's lock as the first one, a user also has only one
+        let Inner { core, permits, turns, metrics, attempts, .. } = &*self.0;
+        // The turns are acquired before the permit. So a user or an organization with many waiting pushes uses only one
+        // permit, and one place in the queue for it. With the user's turn as the first one, a user also has only one
         // place in the queues of organizations.
-        let _of_user = self.turn(&deploy.user).lock_owned().await;
-        let _of_org = self.turn(&deploy.org).lock_owned().await;
+        let _of_user = turns.of(deploy.user.clone()).acquire_owned().await?;
+        let _of_org = turns.of(deploy.org.clone()).acquire_owned().await?;
         let _permit = permits.acquire().await?;
         let outcome = match self.pack(repository, deploy).await? {
             Packed::Bundle { file, message } => match core.upload(repository, deploy.number, &message, file).await? {
@@ -176,15 +177,8 @@ impl Deployer {
         }
     }
 
-    /// Returns the lock of a repository, a user or an organization.
-    fn turn(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|known, turn| known == id || Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(id.to_owned()).or_default())
-    }
-
     fn is_idle(&self, repository: &str) -> bool {
-        self.turn(repository).try_lock().is_ok()
+        self.0.turns.of(repository.to_owned()).try_acquire().is_ok()
     }
 }
 
