@@ -209,11 +209,12 @@ impl AccessGate {
             return form(StatusCode::BAD_REQUEST, "/", Some("Enter the password."));
         };
         let next = local_path(&next);
-        if let Err(wait) = self.record_password_attempt(request, scope.host) {
+        let network = client_network(self.origins.of(request).client);
+        if let Err(wait) = self.record_password_attempt(request, scope.host, network) {
             let error = Some("Too many attempts. Wait a minute, then try again.");
             return with_retry_after(form(StatusCode::TOO_MANY_REQUESTS, next, error), wait);
         }
-        let remove_failure = || self.network_failures.remove(client_network(self.origins.of(request).client), "");
+        let remove_failure = || self.network_failures.remove(network, "");
         let Some(permit) = self.verifications.permit(scope.project).await else {
             remove_failure();
             let error = Some("Many visitors are signing in at the moment. Try again.");
@@ -232,9 +233,9 @@ impl AccessGate {
         }
     }
 
-    fn record_password_attempt(&self, request: &HttpRequest, host: &str) -> Result<(), Duration> {
+    fn record_password_attempt(&self, request: &HttpRequest, host: &str, network: IpAddr) -> Result<(), Duration> {
         self.record_attempt(&self.password_attempts, request, host)?;
-        let (network, now) = (client_network(self.origins.of(request).client), Instant::now());
+        let now = Instant::now();
         self.network_attempts.record(network, "", now)?;
         self.network_failures.record(network, "", now)
     }
