@@ -88,17 +88,19 @@ impl Envelope {
 
     /// Returns the id of a paid order.
     pub(crate) fn paid_order_id(&self) -> Option<&str> {
-        if self.kind != "order.paid" {
-            return None;
-        }
-        member(&self.data, "id").as_str().filter(|id| is_storable(id))
+        if self.kind == "order.paid" { self.object_id() } else { None }
     }
 
     /// Returns the id of a subscription whose state the event contains.
     pub(crate) fn subscription_id(&self) -> Option<&str> {
-        if !matches!(self.kind.as_str(), "subscription.active" | "subscription.updated") {
-            return None;
+        if matches!(self.kind.as_str(), "subscription.active" | "subscription.updated") {
+            self.object_id()
+        } else {
+            None
         }
+    }
+
+    fn object_id(&self) -> Option<&str> {
         member(&self.data, "id").as_str().filter(|id| is_storable(id))
     }
 
