@@ -52,8 +52,7 @@ impl Dns {
     /// [`DnsError::ZoneTaken`] if the name was not reserved.
     pub async fn zone_create_reserved(&self, tx: &mut Connection, org: OrgId, name: &str) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
-        self.lock_zones_around(tx, org, &name, &ZoneProof::default()).await?;
-        let catalog = tx.catalog_lock().await?;
+        let catalog = self.lock_zones_and_catalog(tx, org, &name, &ZoneProof::default()).await?;
         check_overlap(tx, org, &name).await?;
         match tx.zone_find(org, &name).await? {
             // The existing zone may be signed. Its DS records are sent to the registry when the purchase is complete.

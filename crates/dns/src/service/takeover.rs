@@ -15,7 +15,7 @@ use super::{Dns, Result, relock_zone};
 use crate::ZoneName;
 use crate::error::DnsError;
 use crate::ports::{LookupFailure, Notice, TxtRecords};
-use crate::repository::{HeldZone, ZoneRepository as _};
+use crate::repository::{HeldZone, ZoneRecord, ZoneRepository as _};
 
 /// The service that writes the audit events of the organizations that lose a zone.
 const SERVICE: &str = "zones";
@@ -155,8 +155,7 @@ impl Dns {
     ) -> Result<()> {
         self.store
             .transaction_unaudited_as(actor, async |tx: &mut Connection| {
-                self.lock_zones_around(tx, org, name, proof).await?;
-                let catalog = tx.catalog_lock().await?;
+                let catalog = self.lock_zones_and_catalog(tx, org, name, proof).await?;
                 let mut held = held_within(tx, org, name, proof).await?;
                 // If the zone of the same name stays, so do the zones below it.
                 for zone in held.iter().filter(|it| it.name == *name) {
@@ -172,14 +171,14 @@ impl Dns {
     }
 
     /// Locks the zones that a new zone changes: those of its organization above the name, and those that give way, with
-    /// the zones above them. Call it before locking the catalog.
-    pub(super) async fn lock_zones_around(
+    /// the zones above them. Then locks the catalog, and returns it.
+    pub(super) async fn lock_zones_and_catalog(
         &self,
         tx: &mut Connection,
         org: OrgId,
         name: &ZoneName,
         proof: &ZoneProof,
-    ) -> Result<()> {
+    ) -> Result<ZoneRecord> {
         let held = held_within(tx, org, name, proof).await?;
         let is_takeover = !held.is_empty();
         if is_takeover {
@@ -195,7 +194,7 @@ impl Dns {
             // The transaction waits for other rows while it holds the catalog.
             tx.reset_lock_timeout().await?;
         }
-        Ok(())
+        Ok(tx.catalog_lock().await?)
     }
 
     /// Deletes the zones of other organizations that give way to the organization that owns the name, in a transaction

@@ -123,8 +123,7 @@ impl Dns {
         proof: &ZoneProof,
     ) -> Result<()> {
         let name = self.parse_new_name(org, name)?;
-        self.lock_zones_around(tx, org, &name, proof).await?;
-        let catalog = tx.catalog_lock().await?;
+        let catalog = self.lock_zones_and_catalog(tx, org, &name, proof).await?;
         let found = self.find_or_insert(tx, catalog, org, (&name, proof), InitialContent::default()).await?;
         found.map(drop).ok_or_else(unchecked_zones)
     }
@@ -172,8 +171,7 @@ impl Dns {
                 let found = match tx.zone_find(org, name).await? {
                     Some(existing) => Some((existing, None)),
                     None => {
-                        self.lock_zones_around(tx, org, name, proof).await?;
-                        let catalog = tx.catalog_lock().await?;
+                        let catalog = self.lock_zones_and_catalog(tx, org, name, proof).await?;
                         self.find_or_insert(tx, catalog, org, (name, proof), content).await?
                     }
                 };
