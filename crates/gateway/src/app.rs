@@ -17,8 +17,8 @@ use store::Store;
 
 use crate::config::Config;
 use crate::http::{
-    BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, OrgWriteLimiter, Shutdown, StaticResponses,
-    UploadLimiter, cors, guard, reject_malformed, request_telemetry, shed_load,
+    BodyMemory, Collisions, ConcurrencyLimit, LoadShedder, NodeWaitLimiter, Shutdown, StaticResponses, UploadLimiter,
+    WriteLimiter, cors, guard, reject_malformed, request_telemetry, shed_load,
 };
 use crate::limits::Limiters;
 use crate::readiness::Readiness;
@@ -57,7 +57,7 @@ pub struct Services {
     node_wait_limiter: Data<NodeWaitLimiter>,
     shutdown: Data<Shutdown>,
     plan_limits: Data<kernel::Limits>,
-    org_write_limiter: Data<OrgWriteLimiter>,
+    write_limiter: Data<WriteLimiter>,
     readiness: Data<Readiness>,
     registry: Data<Registry>,
 }
@@ -81,7 +81,7 @@ impl Services {
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
-            org_write_limiter: Data::new(OrgWriteLimiter::new(config.max_waits.write_permit)),
+            write_limiter: Data::new(WriteLimiter::new(config.max_waits.write_permit)),
             concurrency_limit: Data::new(concurrency_limit),
             internal_concurrency_limit: Data::new(ConcurrencyLimit::new(MAX_INTERNAL_REQUESTS, connections, 1)),
             readiness: Data::new(Readiness::default()),
@@ -157,7 +157,7 @@ fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.node_wait_limiter.clone())
         .app_data(services.shutdown.clone())
         .app_data(services.plan_limits.clone())
-        .app_data(services.org_write_limiter.clone())
+        .app_data(services.write_limiter.clone())
         .app_data(services.readiness.clone())
         .app_data(services.routing.reference.clone())
         .app_data(services.static_responses.clone())

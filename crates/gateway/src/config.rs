@@ -70,7 +70,7 @@ pub struct Config {
 /// The waits that limit the load.
 #[derive(Debug, Clone, Copy)]
 pub struct MaxWaits {
-    /// The longest wait for a write permit of an organization.
+    /// The longest wait for a write permit.
     pub write_permit: Duration,
     /// If every request waits longer for a connection, the limit of concurrent requests falls.
     pub connection: Duration,

@@ -7,7 +7,7 @@ use kernel::Secret;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{App, eventually, use_short_waits, while_changes_wait};
+use crate::support::{ApiResponse, App, Caller, eventually, use_short_waits, while_changes_wait};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_fail_with_503_during_a_postgres_outage_and_recover() {
@@ -88,6 +88,31 @@ async fn locked_organization_does_not_block_others() {
     .await;
     holder.commit("").await;
     change().await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_account_does_not_block_others() {
+    let app = App::with(use_short_waits).await;
+    let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
+    let holder = app.hold("SELECT id FROM identity.users WHERE subject = 'ada' FOR NO KEY UPDATE").await;
+    let blocked = async || {
+        let response = create_token(&ada).await;
+        response.expect_error(503, "unavailable");
+        response
+    };
+    while_changes_wait(blocked, async {
+        // Four changes of an account can wait. Changes in organizations have separate permits.
+        let rename = async || ada.patch("/v1/orgs/ada", json!({ "name": "Ada" })).await;
+        app.send_during_changes(4, rename).await.expect(200);
+        app.send_during_changes(4, async || create_token(&bob).await).await.expect(201);
+    })
+    .await;
+    holder.commit("").await;
+    create_token(&ada).await.expect(201);
+}
+
+async fn create_token(caller: &Caller) -> ApiResponse {
+    caller.post("/v1/me/tokens", json!({ "name": "ci", "scopes": ["deploy"] })).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

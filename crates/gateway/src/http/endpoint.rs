@@ -12,7 +12,7 @@ use kernel::Code;
 use super::extract::{Extract, IntoResponse, Policy};
 use super::idempotency::{self, IdempotencyCheck};
 use super::operation::Limits;
-use super::{Operation, node_wait, org_write_limiter, upload_limiter};
+use super::{Operation, node_wait, upload_limiter, write_limiter};
 use crate::problem::Problem;
 
 /// The timeout of a request.
@@ -89,8 +89,8 @@ macro_rules! endpoint {
                 };
                 let outcome = async {
                     $(let $value = $argument::extract(request, &mut payload).await?;)*
-                    let permit = org_write_limiter::acquire(request, policy.actor(), limits.long).await?;
-                    Ok(org_write_limiter::hold(permit, self(policy, $($value),*)).await?.into_response())
+                    let permit = write_limiter::acquire(request, policy.actor(), limits.long).await?;
+                    Ok(write_limiter::hold(permit, self(policy, $($value),*)).await?.into_response())
                 };
                 idempotent_request.finish(request, outcome.await).await
             }

@@ -5,11 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
-use kernel::{Code, KeyedSemaphores, OrgId, UserId};
+use kernel::{Code, KeyedSemaphores};
 use opentelemetry::metrics::UpDownCounter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::operation::Limits;
+use super::tenant::Tenant;
 use super::upload_kind::{CAPACITY, UploadKind};
 use crate::problem::Problem;
 
@@ -31,12 +32,6 @@ pub struct UploadLimiter {
 struct Permits {
     total: Arc<Semaphore>,
     tenants: KeyedSemaphores<Tenant>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Tenant {
-    Org(OrgId),
-    User(UserId),
 }
 
 /// An upload in progress. Releases its permits when it is dropped.

@@ -305,7 +305,7 @@ fn config(database: &str, bundles: &std::path::Path) -> Config {
     Config {
         database: store::Config {
             // A connection costs as much time as the statements of a short test, and each one is opened only if all
-            // others are in use. One organization can use four.
+            // others are in use. One organization, or one user outside of organizations, can use four.
             connections: 6,
             ..testkit::store_config(database.to_owned())
         },

@@ -1,5 +1,5 @@
-//! The write limit of an organization. The writes of an organization wait for each other's row locks, and each waiting
-//! write holds a connection. Without a limit, one organization could exhaust the pool.
+//! The write limit of an organization, and of a user for writes outside of an organization. The writes of a tenant wait
+//! for each other's locks, and each waiting write holds a connection. Without a limit, one tenant could exhaust the pool.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,32 +7,33 @@ use std::time::Duration;
 
 use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
-use kernel::{Code, KeyedSemaphores, OrgId};
+use kernel::{Code, KeyedSemaphores};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::concurrency_limit::ConcurrencyLimit;
 use super::guard::busy;
+use super::tenant::Tenant;
 use crate::problem::Problem;
 
-/// The maximum number of concurrent writes of an organization: a quarter of the usual pool size.
-const MAX_WRITES_PER_ORG: usize = 4;
+/// The maximum number of concurrent writes of a tenant: a quarter of the usual pool size.
+const MAX_WRITES_PER_TENANT: usize = 4;
 
 /// The longest wait during an overload: about twice the p99 of a change at full load. While the server refuses requests,
 /// those that wait longer use permits of the concurrency limit that others need, and the client gets a late response.
 const OVERLOAD_ACQUIRE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The semaphores of organizations with writes in progress.
+/// The semaphores of tenants with writes in progress.
 #[derive(Debug)]
-pub(crate) struct OrgWriteLimiter {
-    orgs: KeyedSemaphores<OrgId>,
+pub(crate) struct WriteLimiter {
+    tenants: KeyedSemaphores<Tenant>,
     /// The longest wait for a permit.
     acquire_timeout: Duration,
 }
 
-impl OrgWriteLimiter {
+impl WriteLimiter {
     pub(crate) fn new(acquire_timeout: Duration) -> Self {
-        Self { orgs: KeyedSemaphores::new(MAX_WRITES_PER_ORG), acquire_timeout }
+        Self { tenants: KeyedSemaphores::new(MAX_WRITES_PER_TENANT), acquire_timeout }
     }
 }
 
@@ -49,41 +50,54 @@ tokio::task_local! {
     static HELD: RefCell<Option<WritePermit>>;
 }
 
-/// Acquires a write permit of the organization in which the policy requires a role. Reads need no permit. Neither do
-/// uploads and requests that wait for a node: they rarely hold a connection, and have separate limits.
+/// Acquires a write permit of the organization in which the policy requires a role. If it requires none, acquires one of
+/// the user. Reads and anonymous callers need no permit. Neither do uploads and requests that wait for a node: they
+/// rarely hold a connection, and have separate limits.
 pub(super) async fn acquire(
     request: &HttpRequest,
     actor: Option<&mut Actor>,
     is_long: bool,
 ) -> Result<Option<WritePermit>, Problem> {
-    let org = actor.and_then(|actor| actor.required_role).map(|role| role.org);
-    let limiter = request.app_data::<web::Data<OrgWriteLimiter>>();
-    let Some((limiter, org)) = limiter.zip(org).filter(|_| !is_long && !request.method().is_safe()) else {
+    let tenant = actor.and_then(|actor| match actor.required_role {
+        Some(role) => Some(Tenant::Org(role.org)),
+        None => actor.user.map(Tenant::User),
+    });
+    let limiter = request.app_data::<web::Data<WriteLimiter>>();
+    let Some((limiter, tenant)) = limiter.zip(tenant).filter(|_| !is_long && !request.method().is_safe()) else {
         return Ok(None);
     };
     // The internal listener has no concurrency limit.
     let limit = request.app_data::<web::Data<ConcurrencyLimit>>();
     let is_overloaded = || limit.is_some_and(|limit| limit.is_overloaded());
-    let permit = acquire_new(limiter.orgs.of(org), limiter.acquire_timeout, is_overloaded).await?;
+    let semaphore = limiter.tenants.of(tenant);
+    let acquired = acquire_new(semaphore, limiter.acquire_timeout, is_overloaded).await?;
+    let permit = acquired.ok_or_else(|| too_many_writes(tenant))?;
     Ok(Some(WritePermit { permit, acquire_timeout: limiter.acquire_timeout }))
 }
 
 /// Acquires a permit for a change that has not begun. During an overload, refuses it after a short wait. A change that
 /// began to wait before the overload is refused when it gets its permit, so that the next ones get theirs in time.
+/// Returns `None` if the wait ends without a permit and without an overload.
 async fn acquire_new(
     semaphore: Arc<Semaphore>,
     acquire_timeout: Duration,
     is_overloaded: impl Fn() -> bool,
-) -> Result<OwnedSemaphorePermit, Problem> {
+) -> Result<Option<OwnedSemaphorePermit>, Problem> {
     let (started, was_overloaded) = (Instant::now(), is_overloaded());
     let timeout = if was_overloaded { OVERLOAD_ACQUIRE_TIMEOUT } else { acquire_timeout };
     let acquired = acquire_within(timeout, semaphore).await;
     if started.elapsed() >= OVERLOAD_ACQUIRE_TIMEOUT && (was_overloaded || is_overloaded()) {
         return Err(busy());
     }
-    acquired.ok_or_else(|| {
-        Problem::new(&Code::UNAVAILABLE, "too many concurrent changes to this organization; try again in a moment")
-    })
+    Ok(acquired)
+}
+
+fn too_many_writes(tenant: Tenant) -> Problem {
+    let message = match tenant {
+        Tenant::Org(_) => "too many concurrent changes to this organization; try again in a moment",
+        Tenant::User(_) => "you have too many changes in progress; try again in a moment",
+    };
+    Problem::new(&Code::UNAVAILABLE, message)
 }
 
 async fn acquire_within(timeout: Duration, semaphore: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -96,7 +110,7 @@ pub(super) async fn hold<F: Future>(permit: Option<WritePermit>, handler: F) -> 
 }
 
 /// Runs `call`, which waits for an external system, without the write permit of the request. So a slow system does not
-/// block other changes of the organization. Returns `None` if no permit is free after the call; the caller must then
+/// block other changes of the tenant. Returns `None` if no permit is free after the call; the caller must then
 /// fail. Outside a request, or without a permit, just runs `call`.
 pub async fn without_write_permit<F: Future>(call: F) -> Option<F::Output> {
     let held = HELD.try_with(RefCell::take).ok().flatten();
@@ -135,7 +149,7 @@ mod tests {
             let acquire_timeout = MaxWaits::default().write_permit;
             let acquired =
                 acquire_new(semaphore.clone(), acquire_timeout, || is_overloaded.load(Ordering::Relaxed)).await;
-            (acquired.is_ok(), !is_free.load(Ordering::Relaxed))
+            (matches!(acquired, Ok(Some(_))), !is_free.load(Ordering::Relaxed))
         };
         let release = async {
             sleep(half).await;
