@@ -56,7 +56,7 @@ pub enum Credential {
     None,
     /// A command in the operator's shell.
     Operator,
-    /// The system actor, in a background job.
+    /// The service itself: the system actor, or a commit of a saga, which names its user.
     Service,
 }
 

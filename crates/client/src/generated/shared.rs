@@ -24,7 +24,8 @@ pub struct AuditEvent {
     /// users.
     pub actor_name: Option<String>,
     pub created_at: Time,
-    /// The id of the session or access token of the request.
+    /// The id of the credential of the request. Null for the operator, the system and anonymous callers, and for
+    /// changes that the service makes for a user, such as the end of a purchase.
     pub credential: Option<String>,
     pub data: serde_json::Map<String, serde_json::Value>,
     /// The name of the event, such as `member.add`.

@@ -115,7 +115,8 @@ pub struct AuditEvent {
     /// users.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub actor_name: Option<String>,
-    /// The id of the session or access token of the request.
+    /// The id of the credential of the request. Null for the operator, the system and anonymous callers, and for
+    /// changes that the service makes for a user, such as the end of a purchase.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub credential: Option<String>,
     /// The id or name of the affected resource.

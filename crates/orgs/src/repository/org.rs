@@ -310,8 +310,8 @@ impl From<AuditRow> for AuditEvent {
         let AuditRow { id, event, actor_id, actor_subject, credential, target, data, request_id, created_at } = row;
         let (name, credential) = match credential.as_str() {
             Credential::OPERATOR => (Some("operator".to_owned()), None),
-            Credential::SERVICE => (Some("system".to_owned()), None),
-            Credential::NONE => (actor_subject, None),
+            Credential::SERVICE if actor_id.is_none() => (Some("system".to_owned()), None),
+            Credential::SERVICE | Credential::NONE => (actor_subject, None),
             _ => (actor_subject, Some(credential)),
         };
         Self { id, event, actor: actor_id, actor_name: name, credential, target, data, request_id, created_at }

@@ -104,6 +104,8 @@ async fn audit_log_names_the_actors() {
     let actors = [
         session_actor(ada),
         user(Credential::Token(token)),
+        // A commit of a saga.
+        user(Credential::Service),
         Actor::operator("test"),
         Actor::service("test"),
         anonymous,
@@ -121,6 +123,7 @@ async fn audit_log_names_the_actors() {
     let mut expected = vec![
         (Some(ada), name("ada"), session),
         (Some(ada), name("ada"), Some(token.to_string())),
+        (Some(ada), name("ada"), None),
         (None, name("operator"), None),
         (None, name("system"), None),
         (None, None, None),
@@ -129,7 +132,7 @@ async fn audit_log_names_the_actors() {
 
     // The events of deleted users remain.
     kit.database.run("DELETE FROM identity.users").await;
-    expected.iter_mut().take(2).for_each(|(_, name, _)| *name = None);
+    expected.iter_mut().take(3).for_each(|(_, name, _)| *name = None);
     assert_eq!(named().await, expected);
 }
 

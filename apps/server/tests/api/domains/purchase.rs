@@ -41,6 +41,8 @@ async fn domain_is_bought_and_connected_to_a_project() {
     assert_eq!((&history[0]["event"], &history[0]["actor"]), (&json!("domain.purchase"), &json!(kit.ada.user_id)));
     // Each operation writes one event. The purchase includes the zone.
     assert_eq!(kit.app.db_audit("ada").await, ["domain.purchase"]);
+    let event = kit.ada.get("/v1/orgs/ada/audit").await.expect(200)["items"][0].clone();
+    assert_eq!((&event["actor"], &event["actorName"]), (&json!(kit.ada.user_id), &json!("ada")));
 
     // The next call connects the domain to a project, without another verification.
     kit.ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
