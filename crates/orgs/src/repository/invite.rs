@@ -3,11 +3,11 @@
 use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
-use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Text, Timestamptz, Uuid};
 use diesel::upsert::excluded;
 use diesel_async::RunQueryDsl;
 use kernel::{InviteId, OrgId, Paging, Role, Time, TokenHash, UserId};
-use store::{Connection, Prepared, Result, newest_first};
+use store::{BATCH_SIZE, Connection, Prepared, Result, newest_first};
 
 use super::org::OrgRecord;
 use crate::schema::{invites, members, orgs, user_profiles};
@@ -68,12 +68,15 @@ pub trait InviteRepository {
     /// Stores the time at which the mail with this token was sent.
     async fn invite_mark_sent(&mut self, invite: InviteId, token: TokenHash, at: Time) -> Result<()>;
 
-    /// Purges the organization's invitations that ended before this time.
+    /// Purges a batch of the organization's invitations that ended before this time.
     async fn invite_purge(&mut self, org: OrgId, ended_before: Time) -> Result<()>;
 
     /// Returns whether a member has this address. Ignores case.
     async fn member_has_email(&mut self, org: OrgId, email: &str) -> Result<bool>;
 }
+
+const PURGE: &str = "DELETE FROM orgs.invites WHERE id = ANY (ARRAY( \
+    SELECT id FROM orgs.invites WHERE org_id = $1 AND ended_at < $2 ORDER BY ended_at LIMIT $3))";
 
 #[diesel::declare_sql_function]
 extern "SQL" {
@@ -167,8 +170,11 @@ impl InviteRepository for Connection {
     }
 
     async fn invite_purge(&mut self, org: OrgId, ended_before: Time) -> Result<()> {
-        let old = invites::table.filter(invites::org_id.eq(org).and(invites::ended_at.lt(ended_before)));
-        diesel::delete(old).execute(self).await?;
+        let purge = diesel::sql_query(PURGE)
+            .bind::<Uuid, _>(org)
+            .bind::<Timestamptz, _>(ended_before)
+            .bind::<BigInt, _>(BATCH_SIZE);
+        Prepared(purge).execute(self).await?;
         Ok(())
     }
 

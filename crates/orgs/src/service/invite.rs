@@ -44,6 +44,7 @@ impl Orgs {
                 if tx.member_has_email(org, &new.email).await? {
                     return Err(OrgError::AlreadyMember);
                 }
+                // An invitation adds one row and purges up to a batch, so a backlog shrinks.
                 tx.invite_purge(org, now.plus_seconds(-ENDED_VISIBLE_SECONDS)).await?;
                 let open = tx.invite_find_open(org, &new.email).await?;
                 let limit = self.limits.for_plan(plan).invites;

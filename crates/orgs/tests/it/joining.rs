@@ -3,6 +3,7 @@
 use kernel::{ApiError as _, Code, Paging, Role, Token, TokenKind};
 use orgs::{InviteCreated, InviteOutcome, InviteState, InviteView, OrgError};
 use serde_json::json;
+use store::BATCH_SIZE;
 
 use crate::invites::{DAY, accept, acme, invited, listed, revoke, state};
 use crate::kit::{Kit, audit_row, session_actor, token};
@@ -52,6 +53,22 @@ async fn ended_invitation_is_visible_for_thirty_days() {
     kit.advance(1);
     invited(&kit, org, ada, "new@example.com").await;
     assert_eq!(kit.db_number("SELECT count(*) FROM orgs.invites").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invitation_purges_at_most_a_batch() {
+    let kit = Kit::start().await;
+    let (org, ada) = acme(&kit).await;
+    let ended = format!(
+        "INSERT INTO orgs.invites (id, org_id, email, role, token_hash, invited_by, created_at, expires_at, ended_at) \
+         SELECT gen_random_uuid(), id, 'bob@example.com', 'member', sha256(n::text::bytea), gen_random_uuid(), \
+                'epoch', 'epoch', 'epoch' FROM orgs.orgs, generate_series(1, {BATCH_SIZE} + 2) n"
+    );
+    kit.db_execute(&ended).await;
+    for (email, rows) in [("eve@example.com", 3), ("zoe@example.com", 2)] {
+        invited(&kit, org, ada, email).await;
+        assert_eq!(kit.db_number("SELECT count(*) FROM orgs.invites").await, rows);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
