@@ -3,7 +3,7 @@
 //! The task is level-triggered: each reconciliation (the module `reconcile`) reads the desired state, the node's tables
 //! and the catalogs, and repairs the differences. Long work is a [`Step`], which runs concurrently with the
 //! reconciliations. So a revoked token or an abort does not wait for a step. A step that is not due any more is
-//! stopped.
+//! stopped, and another reconciliation follows.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -175,12 +175,14 @@ impl Project {
         }
     }
 
-    /// Stops the running step unless it is `due`.
+    /// Stops the running step unless it is `due`. Then another reconciliation follows: the step may have changed the
+    /// tables and the databases after this one read them.
     pub(super) async fn stop_unless(&mut self, due: Option<&Step>) {
         if self.running.as_ref() != due && self.running.is_some() {
             tracing::info!(project = self.id, step = ?self.running, "stopping a step of a database");
             self.steps.shutdown().await;
             self.running = None;
+            self.wake.notify_one();
         }
     }
 

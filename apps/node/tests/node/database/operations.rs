@@ -164,3 +164,29 @@ async fn aborted_and_failed_operations_change_nothing() {
         assert_eq!(kit.dump("prj_a", &[]), dump);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn abort_while_the_new_database_is_created_leaves_no_database() {
+    const BLOCKED: &str = "
+        SELECT count(*) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%UPDATE svc.databases%'";
+    const LEFT: &str = "
+        SELECT (SELECT count(*) FROM pg_database WHERE datname ~ '^new_')
+            + (SELECT count(*) FROM svc.databases WHERE prepared_operation IS NOT NULL)";
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let (admin, observer) = (kit.superuser("svc_node").await, kit.superuser("svc_node").await);
+    let missing = GenerationRef { key: "prj_a/missing.dump".to_owned(), size_bytes: 1, sha256: "0".repeat(64) };
+    kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(missing));
+    kit.operate_until("prj_a", OperationPhase::Draining).await;
+    admin.batch_execute("BEGIN; SELECT FROM svc.databases FOR NO KEY UPDATE").await.unwrap();
+    kit.advance("prj_a");
+    // The step waits before it records the new database.
+    eventually("the step", async || number(&observer, BLOCKED).await == 1).await;
+    // The reconciliation reads the row, waits after the step to record the new limit, and then stops the step.
+    kit.change("prj_a", |desired| (desired.operation, desired.size_bytes) = (None, 2 << 30));
+    eventually("the reconciliation", async || number(&observer, BLOCKED).await == 2).await;
+    admin.batch_execute("COMMIT").await.unwrap();
+    kit.applied("prj_a").await;
+    eventually("the end of the new database", async || number(&observer, LEFT).await == 0).await;
+}
