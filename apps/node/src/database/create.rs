@@ -94,7 +94,9 @@ pub async fn prepare(
     if is_same && is_prepared(&client, project, cause).await? {
         return Ok(());
     }
-    discard(&client, project).await?;
+    // The row must name the database of this cause as long as it exists. Otherwise a sweep could drop the one that is
+    // created next.
+    discard(&client, project, Some(cause)).await?;
     client.execute(BEGIN, &[&project, &cause, &generation.key]).await?;
     remove(&client, &name).await?;
     create(shared, &client, &name, None).await?;
@@ -110,7 +112,7 @@ pub async fn prepare(
     if restored.as_ref().is_err_and(BackupError::is_permanent) {
         let client = shared.admin.connect().await?;
         target.close().await?;
-        discard(&client, project).await?;
+        discard(&client, project, None).await?;
     }
     restored?;
     shared.admin.connect().await?.execute(COMPLETE, &[&project, &cause, &generation.key]).await?;
@@ -128,14 +130,17 @@ pub async fn is_prepared(client: &AdminConnection, project: &str, cause: &str) -
     }
 }
 
-/// Drops the prepared database of a project, if it has one.
-pub async fn discard(client: &AdminConnection, project: &str) -> anyhow::Result<()> {
-    const DISCARD: &str = "UPDATE svc.databases SET prepared_operation = NULL, is_prepared = false WHERE project = $1";
+/// Drops the prepared database of a project, if it has one, unless its cause is `kept`.
+pub async fn discard(client: &AdminConnection, project: &str, kept: Option<&str>) -> anyhow::Result<()> {
+    const DISCARD: &str = "
+        UPDATE svc.databases SET prepared_operation = NULL, is_prepared = false
+        WHERE project = $1 AND prepared_operation = $2";
     let row = tables::find(&**client, project).await?;
-    let Some(cause) = row.and_then(|row| row.prepared_operation) else { return Ok(()) };
+    let cause = row.and_then(|row| row.prepared_operation).filter(|cause| Some(cause.as_str()) != kept);
+    let Some(cause) = cause else { return Ok(()) };
     if let Some(name) = names::prepared(&cause) {
         remove(client, &name).await?;
     }
-    client.execute(DISCARD, &[&project]).await?;
+    client.execute(DISCARD, &[&project, &cause]).await?;
     Ok(())
 }

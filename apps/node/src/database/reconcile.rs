@@ -105,9 +105,8 @@ impl Project {
             shared.registry.close(&self.id);
         }
         self.stop_unless(step.as_ref()).await;
-        let is_prepared_for = operation.map(|operation| &operation.id);
-        if usage.is_some() && row.prepared_operation.is_some() && row.prepared_operation.as_ref() != is_prepared_for {
-            discard(client, &self.id).await?;
+        if usage.is_some() && row.prepared_operation.is_some() {
+            discard(client, &self.id, operation.map(|operation| operation.id.as_str())).await?;
         }
         let roles = DesiredRoles::new(names.clone(), logins, desired, &own.verifiers);
         shared.registry.set_roles(&self.id, roles.clone());
