@@ -94,7 +94,8 @@ impl Project {
         let bytes = usage.map(|usage| usage.bytes);
         let max_login_bytes = tables::set_max_login_bytes(&**client, &row, desired.size_bytes, bytes).await?;
         let step = Step::due(client, &self.id, desired, &row, usage.is_none()).await?;
-        let step = step.filter(|step| !self.is_completed(step));
+        // The other steps are due only while a database is missing, which can happen again.
+        let step = step.filter(|step| !matches!(step, Step::Phase(_)) || !self.is_completed(step));
         let logins = match step {
             // A restore needs this state, because every other state closes the login of restores.
             Some(Step::Recover { .. } | Step::Prepare(_)) => Logins::NodeOnly,

@@ -50,7 +50,7 @@ pub struct Target {
 }
 
 impl Step {
-    /// Returns the step that is due for a desired database. A completed step stays due until the part changes.
+    /// Returns the step that is due for a desired database. A completed phase stays due until the part changes.
     pub async fn due(
         client: &AdminConnection,
         project: &str,

@@ -100,6 +100,11 @@ async fn dropped_database_is_created_again_from_its_source() {
     kit.reported("prj_a", "the recovery", |report| report.ready && report.recovered_from.is_some()).await;
     assert_eq!(kit.report("prj_a").unwrap().recovered_from, Some(generation.key));
     assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
+    // The same process creates it again from the same source.
+    admin.batch_execute(&format!("DROP DATABASE {database} WITH (FORCE)")).await.unwrap();
+    kit.change("prj_a", |_| ());
+    kit.applied("prj_a").await;
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 42);
     // The repair also works without the node's tables and the template, as on a new disk.
     kit.node.kill();
     drop(admin);
