@@ -158,19 +158,18 @@ pub trait ZoneRepository {
 const MAX_PURGED_ROWS: i64 = 10_000;
 
 /// Returns the number of deleted zones to purge: one, or none. Sorts by the keys, so that Postgres reads the rows from
-/// their index.
+/// their index. A purge is complete when the batch selects fewer rows than the limit. The number of deleted rows does not
+/// show this, because another process can delete rows after the snapshot of this statement.
 const PURGE_BATCH: &str = "\
     WITH purge AS (SELECT zone_id FROM dns.purges ORDER BY zone_id LIMIT 1 FOR UPDATE SKIP LOCKED), \
     sets AS ( \
-        DELETE FROM dns.rrsets WHERE ctid = ANY (ARRAY( \
-            SELECT ctid FROM dns.rrsets WHERE zone_id = (SELECT zone_id FROM purge) \
-            ORDER BY zone_id, sort_key, kind LIMIT $1)) \
-        RETURNING 1), \
+        SELECT ctid FROM dns.rrsets WHERE zone_id = (SELECT zone_id FROM purge) \
+        ORDER BY zone_id, sort_key, kind LIMIT $1), \
     entries AS ( \
-        DELETE FROM dns.changes WHERE ctid = ANY (ARRAY( \
-            SELECT ctid FROM dns.changes WHERE zone_id = (SELECT zone_id FROM purge) \
-            ORDER BY zone_id, number LIMIT $1)) \
-        RETURNING 1), \
+        SELECT ctid FROM dns.changes WHERE zone_id = (SELECT zone_id FROM purge) \
+        ORDER BY zone_id, number LIMIT $1), \
+    deleted_sets AS (DELETE FROM dns.rrsets WHERE ctid = ANY (ARRAY(SELECT ctid FROM sets))), \
+    deleted_entries AS (DELETE FROM dns.changes WHERE ctid = ANY (ARRAY(SELECT ctid FROM entries))), \
     done AS ( \
         DELETE FROM dns.purges WHERE zone_id = (SELECT zone_id FROM purge) \
         AND (SELECT count(*) FROM sets) < $1 AND (SELECT count(*) FROM entries) < $1) \

@@ -1,11 +1,19 @@
 //! Deleted zones, which are remembered while their delegations may name the platform's nameservers.
 
+use diesel_async::RunQueryDsl as _;
 use dns::{DnsError, LookupFailure, Precondition};
 use serde_json::json;
+use store::Connection;
 
 use super::kit::{Kit, ZONE, actor};
 
 const DAY: i64 = 24 * 3600;
+
+/// Inserts more rrsets than a batch of the purge deletes.
+const FILL: &str = "\
+    INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
+    SELECT z.id, 'h' || n, convert_to('h' || n, 'UTF8') || '\\x00', 'A', 300, '\\x0004c0000201' \
+    FROM dns.zones z, generate_series(1, 12000) n WHERE z.name = 'example.org'";
 
 impl Kit {
     async fn delete(&self, name: &str) {
@@ -120,10 +128,7 @@ async fn many_deleted_zones_below_a_name_are_checked_in_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn content_of_deleted_zones_is_purged_later() {
     let kit = Kit::start().await;
-    let fill = "INSERT INTO dns.rrsets (zone_id, name, sort_key, kind, ttl, rdata) \
-                SELECT z.id, 'h' || n, convert_to('h' || n, 'UTF8') || '\\x00', 'A', 300, '\\x0004c0000201' \
-                FROM dns.zones z, generate_series(1, 12000) n WHERE z.name = 'example.org'";
-    kit.db_execute(fill).await;
+    kit.db_execute(FILL).await;
     kit.put(("www", "A"), &["192.0.2.1"]).await;
     kit.delete(ZONE).await;
     let left = "SELECT (SELECT count(*) FROM dns.rrsets) + (SELECT count(*) FROM dns.changes)";
@@ -142,4 +147,23 @@ async fn content_of_deleted_zones_is_purged_later() {
     assert_eq!(kit.db_number(of_zones).await, kept);
     assert_eq!(kit.db_number("SELECT count(*) FROM dns.purges").await, 0);
     assert_eq!(kit.served().await, zone);
+}
+
+/// Another server can delete a batch after a purge has taken its snapshot.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_purges_of_a_zone_leave_no_content() {
+    let kit = Kit::start().await;
+    kit.db_execute(FILL).await;
+    kit.delete(ZONE).await;
+    let purge_batch = async |tx: &mut Connection| {
+        let batch = "DELETE FROM dns.rrsets WHERE ctid = ANY (ARRAY( \
+                     SELECT ctid FROM dns.rrsets WHERE zone_id = (SELECT zone_id FROM dns.purges) \
+                     ORDER BY zone_id, sort_key, kind LIMIT 10000))";
+        assert_eq!(diesel::sql_query(batch).execute(tx).await.map_err(store::Error::from)?, 10_000);
+        Ok::<_, DnsError>(())
+    };
+    kit.commit_during(purge_batch, async {}, kit.dns.purge_zone_contents()).await.unwrap();
+    let left = "SELECT count(*) FROM dns.rrsets WHERE zone_id NOT IN (SELECT id FROM dns.zones)";
+    assert_eq!(kit.db_number(left).await, 0);
+    assert_eq!(kit.db_number("SELECT count(*) FROM dns.purges").await, 0);
 }

@@ -56,7 +56,7 @@ impl Kit {
 
     /// Runs `lock` in a transaction and then does the other work. When that work waits for a lock, awaits `during` and
     /// commits the transaction.
-    async fn commit_during<T>(
+    pub(super) async fn commit_during<T>(
         &self,
         lock: impl AsyncFnOnce(&mut Connection) -> Result<(), DnsError>,
         during: impl Future<Output = ()>,
