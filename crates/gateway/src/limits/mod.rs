@@ -108,11 +108,13 @@ impl Limiters {
     /// # Errors
     /// Returns the error of Postgres.
     pub async fn purge_idle(&self, store: &Store) -> store::Result<()> {
-        let now = self.now();
+        let corrected = store.corrected_now(&mut *store.connection().await?).await?;
+        // The buckets of `Store::permits_take` are by the corrected time, the others by the clock of this process.
+        let before = micros(self.clock_rng.now().min(corrected));
         let full = "DELETE FROM store.rate_limits WHERE key = ANY (ARRAY( \
             SELECT key FROM store.rate_limits WHERE reset_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
         loop {
-            let full = diesel::sql_query(full).bind::<BigInt, _>(now).bind::<BigInt, _>(store::BATCH_SIZE);
+            let full = diesel::sql_query(full).bind::<BigInt, _>(before).bind::<BigInt, _>(store::BATCH_SIZE);
             if !store::is_full_batch(Prepared(full).execute(&mut *store.connection().await?).await?) {
                 return Ok(());
             }

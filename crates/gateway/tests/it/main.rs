@@ -12,6 +12,7 @@ mod formats;
 mod idempotency;
 mod kit;
 mod node_wait;
+mod rate_limits;
 mod reverse_proxy;
 mod routes;
 mod units;
