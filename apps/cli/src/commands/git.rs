@@ -88,7 +88,7 @@ async fn setup(svc: &Svc<'_>, repository: &str, remote: &str, yes: bool) -> Resu
     if pushed.trim_end() == url {
         svc.out.success(format!("git push {remote} now works with your session at {}", svc.api));
     } else {
-        let pushed = pushed.trim_end().replace('\n', " and ");
+        let pushed = pushed.lines().map(without_credentials).collect::<Vec<_>>().join(" and ");
         svc.out.warn(format!("git push {remote} does not go to this repository, but to {pushed}"));
     }
     Ok(())

@@ -121,10 +121,12 @@ async fn url_of_an_existing_remote_is_replaced_after_a_confirmation() {
     let replaced = ada.svc(&["git", "setup", "app", "--yes"]).succeeds();
     replaced.stderr_contains("https://old.example/app.git\n").stderr_contains("git push origin now works");
     assert!(ada.git(&["remote", "get-url", "origin"]).starts_with("https://git.example/"));
-    ada.git(&["remote", "set-url", "--push", "origin", "https://old.example/push.git"]);
+    ada.git(&["remote", "set-url", "--push", "origin", "https://ada:hush@old.example/push.git"]);
+    ada.git(&["remote", "set-url", "--push", "--add", "origin", "https://hush@copy.example/push.git"]);
     let warned = ada.svc(&["git", "setup", "app"]).succeeds();
     warned.stderr_contains(
-        "warning: git push origin does not go to this repository, but to https://old.example/push.git",
+        "warning: git push origin does not go to this repository, but to https://old.example/push.git and \
+         https://copy.example/push.git\n",
     );
     assert!(!warned.err.contains("now works"), "{warned:?}");
 }
