@@ -397,14 +397,12 @@ impl State {
 
     /// Changes the status of a subscription, or of the newest one of a customer. Returns the event.
     pub fn set_status(&mut self, id: &str, status: &str) -> Option<Value> {
-        let customers = &self.customers;
-        let customer = customers.iter().find(|customer| customer.external_id.as_deref() == Some(id));
-        let customer = customer.map(|customer| &customer.id);
+        let customer = self.find_customer(id).ok().map(|customer| customer.id.clone());
         let mut all = self.subscriptions.iter_mut().rev();
-        let found = all.find(|subscription| subscription.id == id || Some(&subscription.customer) == customer)?;
+        let found = all.find(|it| it.id == id || Some(&it.customer) == customer.as_ref())?;
         status.clone_into(&mut found.status);
         found.modified_at = now();
-        Some(found.json(customers))
+        Some(found.json(&self.customers))
     }
 }
 
