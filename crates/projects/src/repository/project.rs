@@ -108,7 +108,13 @@ struct PlacementRow {
 }
 
 type DetailRow = (HostnameRow, ProjectRow, Option<DeploymentRow>, Option<PlacementRow>);
-type LiveRow = (String, HstsRow, (Digest, i64, i32), (AccessMode, Option<String>, Option<TokenHash>, i32));
+type LiveRow = (
+    String,
+    HstsRow,
+    (Digest, i64, i32),
+    (AccessMode, Option<String>, Option<TokenHash>, i32),
+    (OrgId, Plan, Option<UserId>),
+);
 
 impl ProjectRepository for Connection {
     async fn project_count(&mut self, org: OrgId) -> Result<i64> {
@@ -222,6 +228,7 @@ impl ProjectRepository for Connection {
         let rows = hostnames::table
             .inner_join(projects::table)
             .inner_join(deployments::table.on(live))
+            .inner_join(project_plans::table.on(project_plans::id.eq(projects::id)))
             .filter(projects::id.eq(project).and(hostnames::state.eq(HostnameState::Active)))
             .order(hostnames::name)
             .select((
@@ -234,15 +241,15 @@ impl ProjectRepository for Connection {
                     projects::bypass_key_hash,
                     projects::access_version,
                 ),
+                (project_plans::org_id, project_plans::plan, project_plans::created_by),
             ))
             .load::<LiveRow>(self)
             .await?;
-        let Some((_, _, (bundle, size_bytes, version), access)) = rows.as_slice().first().cloned() else {
+        let Some((_, _, (bundle, size_bytes, version), access, (org, plan, creator))) =
+            rows.as_slice().first().cloned()
+        else {
             return Ok(None);
         };
-        let columns = (project_plans::org_id, project_plans::plan, project_plans::created_by);
-        let owner = project_plans::table.find(project).select(columns);
-        let (org, plan, creator) = owner.first::<(OrgId, Plan, Option<UserId>)>(self).await?;
         // The creator of an organization with a paid plan may have left it.
         let creator = creator.filter(|_| plan == Plan::Free);
         let owner = creator.map_or_else(|| org.to_string(), |user| user.to_string());
