@@ -12,6 +12,7 @@ mod zone;
 
 pub use content::*;
 pub use deleted_zone::*;
+pub(crate) use rdata::{packed_len, rrset_bytes};
 pub use reservation::*;
 pub use rrset::*;
 pub use served::*;

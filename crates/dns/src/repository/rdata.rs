@@ -17,12 +17,12 @@ pub(super) fn pack(records: &[Rdata]) -> Vec<u8> {
 }
 
 /// Returns the length of [`pack`]'s result.
-pub(super) fn packed_len(records: &[Rdata]) -> u64 {
+pub(crate) fn packed_len(records: &[Rdata]) -> u64 {
     records.iter().map(record_len).sum::<usize>() as u64
 }
 
 /// Returns the bytes of an rrset, as in [`super::ZoneSize`].
-pub(super) fn rrset_bytes(owner: &OwnerName, records: &[Rdata]) -> u64 {
+pub(crate) fn rrset_bytes(owner: &OwnerName, records: &[Rdata]) -> u64 {
     owner.as_str().len() as u64 + packed_len(records)
 }
 

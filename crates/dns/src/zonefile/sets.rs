@@ -1,8 +1,10 @@
 //! Groups records into sets.
 
 use std::collections::HashMap;
+use std::slice;
 
 use super::LineError;
+use crate::repository::{packed_len, rrset_bytes};
 use crate::{OwnerName, Rdata, RecordSet, RecordType, ZoneSize};
 
 pub(super) struct SetBuilder {
@@ -27,7 +29,6 @@ impl SetBuilder {
 
     /// Adds a record from this line. Ignores a duplicate.
     pub fn add(&mut self, line: u32, owner: OwnerName, kind: RecordType, ttl: u32, data: Rdata) -> Result<(), String> {
-        let record_bytes = data.wire().len() as u64 + 2;
         let indexes = self.names.entry(owner.clone()).or_default();
         for index in indexes.iter() {
             if let Some((first, set)) = self.sets.get_mut(*index).filter(|(_, set)| set.kind == kind) {
@@ -37,15 +38,17 @@ impl SetBuilder {
                     return Err(error);
                 }
                 let Err(position) = set.records.binary_search(&data) else { return Ok(()) };
+                let bytes = packed_len(slice::from_ref(&data));
                 set.records.insert(position, data);
                 // `finish` returns the error.
                 self.is_full |= set.records.len() > RecordSet::MAX_RECORDS;
-                return self.count(record_bytes);
+                return self.count(bytes);
             }
         }
-        let bytes = owner.as_str().len() as u64 + record_bytes;
+        let records = vec![data];
+        let bytes = rrset_bytes(&owner, &records);
         indexes.push(self.sets.len());
-        self.sets.push((line, RecordSet { owner, kind, ttl, records: vec![data] }));
+        self.sets.push((line, RecordSet { owner, kind, ttl, records }));
         self.count(bytes)
     }
 
