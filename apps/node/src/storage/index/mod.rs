@@ -198,14 +198,20 @@ fn open_database(path: &Path, store: &str) -> WriteResult<(Database, Uuid)> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::super::object::{Attributes, Record};
     use super::*;
-    use crate::random;
+
+    fn open(directory: &TempDir) -> anyhow::Result<Index> {
+        let (index, _) = Index::open(&directory.path().join("index.redb"), "store")?;
+        Ok(index)
+    }
 
     #[tokio::test]
     async fn change_that_fails_or_panics_affects_only_its_sender() {
-        let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
-        let (index, _) = Index::open(&path, "store").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let index = open(&directory).unwrap();
         let create = |prefix: &'static str| {
             index.write(move |tables| tables.end_rebuild(prefix, &PrefixRow::new(prefix.to_owned())))
         };
@@ -231,14 +237,12 @@ mod tests {
         let rows = index.read(|tables| tables.rows()).await.unwrap();
         let prefixes: Vec<_> = rows.into_iter().map(|(prefix, _)| prefix).collect();
         assert_eq!(prefixes, ["one", "three", "two"]);
-        drop(index);
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]
     async fn batch_of_deletions_serves_all_prefixes() {
-        let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
-        let (index, _) = Index::open(&path, "store").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let index = open(&directory).unwrap();
         let blob = Uuid::from_u128;
         // Each of these blobs counts as 1 KiB.
         let add = move |tables: &mut Tables<'_>| {
@@ -263,14 +267,12 @@ mod tests {
         assert_eq!(undeleted().await, Ok(200 << 10));
         index.write(move |tables| tables.remove_garbage(&batch)).await.unwrap();
         assert_eq!(undeleted().await, Ok(175 << 10));
-        drop(index);
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]
     async fn prefix_is_cleared_in_steps_that_continue_after_a_restart() {
-        let path = std::env::temp_dir().join(format!("svc-index-{}.redb", random::id()));
-        let (index, _) = Index::open(&path, "store").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let index = open(&directory).unwrap();
         let add = |prefix: &'static str, objects: u128| {
             index.write(move |tables| {
                 let mut row = PrefixRow::new("p".to_owned());
@@ -298,8 +300,8 @@ mod tests {
         assert_eq!(state(&index, "a").await, (200, 0, false));
         drop(index);
         // The thread of the index closes the file later.
-        let (index, _) = loop {
-            match Index::open(&path, "store") {
+        let index = loop {
+            match open(&directory) {
                 Ok(opened) => break opened,
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -310,7 +312,5 @@ mod tests {
         let garbage = index.read(|tables| tables.garbage(None, |_| false)).await.unwrap();
         assert_eq!(garbage, [("b".to_owned(), Uuid::nil())]);
         assert_eq!(state(&index, "b").await, (1, 1 << 10, true));
-        drop(index);
-        std::fs::remove_file(&path).unwrap();
     }
 }
