@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::client::{Core, Unauthorized};
 use crate::database::DatabaseChanges;
 use crate::desired::DesiredUpdate;
-use crate::storage::DeletedPrefixes;
+use crate::storage::{DeletedPrefixes, Storage};
 use crate::tls::references::CertificateChanges;
 
 /// The interval of requests for the full state.
@@ -38,6 +38,8 @@ pub struct ControlPlaneState {
     pub batch: watch::Sender<Option<i64>>,
     platform: watch::Sender<Option<Platform>>,
     deleted_storage: watch::Sender<DeletedPrefixes>,
+    /// `None` if the node has no object store.
+    storage: Option<Arc<Storage>>,
     /// `None` if the node has no Postgres.
     databases: Option<UnboundedSender<DatabaseChanges>>,
     /// `None` if the node does not terminate TLS.
@@ -52,6 +54,7 @@ impl ControlPlaneState {
     pub fn new(
         platform: watch::Sender<Option<Platform>>,
         deleted_storage: watch::Sender<DeletedPrefixes>,
+        storage: Option<Arc<Storage>>,
         databases: Option<UnboundedSender<DatabaseChanges>>,
         certificates: Option<UnboundedSender<CertificateChanges>>,
         cache: Arc<Cache>,
@@ -60,6 +63,7 @@ impl ControlPlaneState {
             batch: watch::Sender::new(None),
             platform,
             deleted_storage,
+            storage,
             databases,
             certificates,
             is_authorized: AtomicBool::new(true),
@@ -95,6 +99,9 @@ impl ControlPlaneState {
     /// backup.
     fn record_restore(&self) {
         self.change_databases(|| DatabaseChanges { is_restored: true, ..DatabaseChanges::default() });
+        if let Some(storage) = &self.storage {
+            storage.report_again();
+        }
     }
 
     /// Sends changes to the databases, if the node has a Postgres.

@@ -124,7 +124,7 @@ impl Node {
         let mut tasks = JoinSet::new();
         let deleted_storage = watch::Sender::default();
         let services = Services::open(config, &shared, deleted_storage.subscribe(), &mut tasks)?;
-        let Services { databases, users, bindings } = services;
+        let Services { databases, storage, users, bindings } = services;
         let Shared { core, contents, environments, observer, metrics } = shared;
         let prepare = |it| {
             let (cache, environments) = (Arc::clone(&cache), Arc::clone(&environments));
@@ -164,7 +164,7 @@ impl Node {
         let servers = bindings.into_iter().chain(metrics).collect();
         let (updates, received_updates) = mpsc::channel(1);
         let databases_changes = databases.as_ref().map(Databases::changes);
-        let state = ControlPlaneState::new(platform, deleted_storage, databases_changes, certificates, cache);
+        let state = ControlPlaneState::new(platform, deleted_storage, storage, databases_changes, certificates, cache);
         tasks.spawn(report::report(core.clone(), observations, state.batch.subscribe()));
         let ownership = databases.as_ref().and_then(Databases::ownership);
         tasks.spawn(announce(core.clone(), DatabaseConfig::node_info(config.databases.as_ref()), ownership));

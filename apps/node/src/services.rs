@@ -33,6 +33,8 @@ pub struct Shared {
 pub struct Services {
     /// `None` without a Postgres for the databases of projects.
     pub databases: Option<Databases>,
+    /// `None` without an object store.
+    pub storage: Option<Arc<Storage>>,
     pub users: Arc<Users>,
     pub bindings: Arc<Bindings>,
 }
@@ -65,7 +67,7 @@ impl Services {
         let ai = Arc::new(ai.context("cannot open the AI calls")?);
         let mailer = Mailer::new(core.clone(), metrics.mail.clone());
         let (environments, contents) = (Arc::clone(environments), Arc::clone(contents));
-        let bindings = Bindings::new(environments, contents, storage, pools, ai, mailer, Arc::clone(&users));
-        Ok(Self { databases, users, bindings })
+        let bindings = Bindings::new(environments, contents, storage.clone(), pools, ai, mailer, Arc::clone(&users));
+        Ok(Self { databases, storage, users, bindings })
     }
 }

@@ -132,7 +132,6 @@ impl Storage {
         let mut unswept = Vec::new();
         for (prefix, row) in self.index.read_blocking(|tables| tables.rows())? {
             self.ids.observe(row.newest);
-            self.usage.add_changed(&prefix);
             if let Some(from) = row.sweep_from {
                 self.ids.observe(from);
                 self.prefixes.get(&prefix).add_unswept(from);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,11 +15,13 @@ use crate::observe::Observer;
 pub struct UsageReports {
     observer: Observer,
     changed: Mutex<BTreeSet<String>>,
+    /// Whether the next reports cover all prefixes, as the first ones after a start: a restart loses pending reports.
+    reports_again: AtomicBool,
 }
 
 impl UsageReports {
     pub fn new(observer: Observer) -> Self {
-        Self { observer, changed: Mutex::default() }
+        Self { observer, changed: Mutex::default(), reports_again: AtomicBool::new(true) }
     }
 
     pub const fn observer(&self) -> &Observer {
@@ -39,10 +42,22 @@ impl UsageReports {
 }
 
 impl Storage {
+    /// Reports the usage of all prefixes again, because the control plane was restored from a backup.
+    pub fn report_again(&self) {
+        self.usage.reports_again.store(true, Ordering::Relaxed);
+    }
+
     /// Reports the usage immediately: a put was refused because of the quota.
     pub(super) async fn report_now(&self, grant: &Grant) -> Result<()> {
         let changed = BTreeSet::from([grant.prefix.clone()]);
         self.report(changed).await
+    }
+
+    async fn report_all(&self) -> Result<()> {
+        for (_, row) in self.index.read(|tables| tables.rows()).await? {
+            self.usage.observer.report_storage(&row.project, &row.report());
+        }
+        Ok(())
     }
 
     async fn report(&self, prefixes: BTreeSet<String>) -> Result<()> {
@@ -59,12 +74,15 @@ impl Storage {
     }
 }
 
-/// Reports the usage that changed, at this interval. A restart loses pending reports, so the first reports after a
-/// start cover all prefixes.
+/// Reports the usage that changed, at this interval.
 pub(super) async fn report_usage(storage: Arc<Storage>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     loop {
         ticks.tick().await;
+        if storage.usage.reports_again.swap(false, Ordering::Relaxed) && storage.report_all().await.is_err() {
+            // The cause is logged. The next interval tries again.
+            storage.report_again();
+        }
         let changed = storage.usage.take_changed();
         if !changed.is_empty() && storage.report(changed.clone()).await.is_err() {
             // The cause is logged. The next interval tries again.

@@ -56,8 +56,12 @@ pub fn config(core: &ControlPlane, dir: &Dir) -> Config {
 }
 
 fn bounded_config(core: &ControlPlane, dir: &Dir, cache_bytes: u64) -> Config {
-    let limit = ("SVC_NODE_CACHE_BYTES".to_owned(), cache_bytes.to_string());
-    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir).into_iter().chain([limit])).unwrap();
+    config_with(core, dir, [("SVC_NODE_CACHE_BYTES".to_owned(), cache_bytes.to_string())])
+}
+
+/// Returns the configuration of a node with more settings.
+pub fn config_with(core: &ControlPlane, dir: &Dir, more: impl IntoIterator<Item = (String, String)>) -> Config {
+    let settings = Settings::read(TABLE, &CLAIM, environment(core, dir).into_iter().chain(more)).unwrap();
     Config::new(&settings).unwrap()
 }
 

@@ -8,10 +8,13 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use node::storage::PutOptions;
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Grant, code, fixed, grant_with, key, on_each_store};
+use crate::control_plane::ControlPlane;
+use crate::running::{RunningNode, config_with, until};
 use crate::timeout::TIMEOUT;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,6 +62,25 @@ async fn usage_is_exact_and_refusals_are_reported_once() {
         rig.wait_for_report("two", 10, true).await;
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_control_plane_receives_the_usage_again() {
+    let mut rig = super::Rig::start(super::TestStore::start(super::Kind::Folder).await);
+    rig.put(&grant_with("one", 10), "a", "1234").await;
+    rig.wait_for_report("one", 4, false).await;
+    let (store, dir) = rig.stop().await;
+    let core = ControlPlane::start().await;
+    core.deploy("site", &[("assets/index.html", b"page")]);
+    let interval = ("SVC_NODE_STORAGE_REPORT_INTERVAL".to_owned(), "1s".to_owned());
+    let node = RunningNode::start_as(&config_with(&core, &dir, store.settings().into_iter().chain([interval]))).await;
+    let reports = || core.reports_of("one", "storage");
+    until("the report after the start", || reports().len() == 1).await;
+    core.restore_backup();
+    until("the report after the restore", || reports().len() == 2).await;
+    let expected = json!({ "usedBytes": 4, "quotaExceeded": false });
+    assert!(reports().iter().all(|report| *report == expected));
+    node.stop().await;
 }
 
 /// Puts an endless stream of 64 KiB chunks. Returns the error code, and the number of bytes that were read before the
