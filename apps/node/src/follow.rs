@@ -148,19 +148,20 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
     poll_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::up_to(MAX_RETRY_DELAY);
     let mut rejections = 0;
-    let mut position = Position { since: 0, relist_at: Instant::now() };
+    let mut position = Position { since: 0, revision: 0, relist_at: Instant::now() };
     loop {
         poll_interval.tick().await;
         let since = position.next_since(Instant::now());
         match core.desired(since).await {
-            // The control plane was restored from a backup: relist.
-            Ok(update) if update.revision < since => {
-                position.since = 0;
-                state.record_restore();
-            }
             Ok(update) => {
                 backoff.reset();
                 rejections = 0;
+                if update.revision < position.revision {
+                    // The control plane was restored from a backup: relist.
+                    position = Position { since: 0, revision: update.revision, ..position };
+                    state.record_restore();
+                    continue;
+                }
                 position.advance(update.revision, update.full, Instant::now());
                 state.record(&update).await;
                 state.set_authorized(true);
@@ -173,7 +174,7 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
                 if rejections == MAX_REJECTIONS {
                     state.set_authorized(false);
                     // The state may change before the node is authorized again, so the node then relists.
-                    position = Position { since: 0, relist_at: Instant::now() };
+                    position = Position { since: 0, relist_at: Instant::now(), ..position };
                 }
                 tracing::warn!(
                     error = format!("{error:#}"),
@@ -190,6 +191,9 @@ pub async fn follow(core: Core, updates: Sender<DesiredUpdate>, state: ControlPl
 struct Position {
     /// The last received revision. 0 if the next request must be a relist.
     since: i64,
+    /// The last received revision, also if the next request must be a relist: the first response after a restore of the
+    /// control plane can be a full state.
+    revision: i64,
     relist_at: Instant,
 }
 
@@ -200,7 +204,7 @@ impl Position {
     }
 
     fn advance(&mut self, revision: i64, full: bool, now: Instant) {
-        self.since = revision;
+        (self.since, self.revision) = (revision, revision);
         if full {
             self.relist_at = now + RELIST_INTERVAL;
         }
@@ -222,7 +226,7 @@ mod tests {
     #[test]
     fn incremental_polls_continue_while_a_relist_fails() {
         let start = Instant::now();
-        let mut position = Position { since: 0, relist_at: start };
+        let mut position = Position { since: 0, revision: 0, relist_at: start };
         position.retry(0, start);
         assert_eq!(position.next_since(start), 0, "nothing to continue from");
         position.advance(7, true, start);

@@ -19,14 +19,21 @@ pub struct Poll {
 }
 
 pub async fn desired(request: HttpRequest, poll: Query<Poll>, state: Data<Shared>) -> HttpResponse {
-    if !is_node(&request, &state.table.lock().unwrap()) {
-        return HttpResponse::Unauthorized().finish();
-    }
     let since = poll.since;
+    {
+        let mut table = state.table.lock().unwrap();
+        if !is_node(&request, &table) {
+            table.rejected_relists += usize::from(since == 0);
+            return HttpResponse::Unauthorized().finish();
+        }
+    }
     let news = async { state.revision.subscribe().wait_for(|revision| since == 0 || *revision != since).await.is_ok() };
     let _ = timeout(Duration::from_secs(poll.wait), news).await;
     let mut revision = *state.revision.borrow();
     let mut table = state.table.lock().unwrap();
+    if table.rejections.pop_front() == Some(true) {
+        return HttpResponse::Unauthorized().finish();
+    }
     if table.fails_later_pages && since > 0 {
         table.failed_pages += 1;
         return HttpResponse::InternalServerError().finish();

@@ -5,7 +5,7 @@ mod certificates;
 mod handlers;
 mod mail;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use self::ai::AiCalls;
 use self::certificates::IssuedCertificates;
 use self::mail::Mail;
+use crate::running::until;
 
 pub const TOKEN: &str = "svc_nod_of-the-tests";
 
@@ -52,6 +53,10 @@ struct Table {
     failed_pages: usize,
     /// The accepted credential, if it is not [`TOKEN`].
     token: Option<String>,
+    /// The number of polls for the full state whose credential was rejected.
+    rejected_relists: usize,
+    /// Whether each of the next responses to polls rejects the credential.
+    rejections: VecDeque<bool>,
     bundles: HashMap<String, Bytes>,
     fetched: Vec<String>,
     /// The host and the project of each access code.
@@ -239,6 +244,21 @@ impl ControlPlane {
     /// Accepts only this credential.
     pub fn accept(&self, token: &str) {
         self.state.table.lock().unwrap().token = Some(token.to_owned());
+    }
+
+    /// Rejects the credential of the node, and waits until the node polls for the full state.
+    pub async fn reject_until_relist(&self) {
+        let rejected = || self.state.table.lock().unwrap().rejected_relists;
+        let before = rejected();
+        self.accept("svc_nod_another");
+        // A new revision ends the current poll.
+        self.state.revision.send_replace(self.next_revision());
+        until("a rejected relist", || rejected() > before).await;
+    }
+
+    /// Sets whether each of the next responses to polls rejects the credential of the node.
+    pub fn reject_polls(&self, rejections: impl Into<VecDeque<bool>>) {
+        self.state.table.lock().unwrap().rejections = rejections.into();
     }
 
     /// Waits for an observation after the first `seen` ones, and returns it.

@@ -3,6 +3,7 @@
 use protocol::DatabaseReport;
 
 use super::kit::{Kit, eventually};
+use crate::control_plane::TOKEN;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_control_plane_receives_only_the_new_state() {
@@ -22,5 +23,28 @@ async fn restored_control_plane_receives_only_the_new_state() {
             let report: DatabaseReport = serde_json::from_value(report).unwrap();
             assert_eq!((report.revision, report.ready), (revision, true), "{project}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_control_plane_receives_the_generations_again() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let generation = kit.generation("prj_a").await;
+    let reports = |kit: &Kit| {
+        let reports = kit.core.reports_of("prj_a", "generation");
+        reports.iter().filter(|report| report["key"] == generation.key).count()
+    };
+    // The first response after the restore contains changes or the full state.
+    for is_full in [false, true] {
+        kit.change("prj_a", |_| ());
+        kit.applied("prj_a").await;
+        let seen = reports(&kit);
+        if is_full {
+            kit.core.reject_until_relist().await;
+        }
+        kit.core.restore_with_part("prj_a", "database", serde_json::to_value(kit.desired("prj_a")).unwrap());
+        kit.core.accept(TOKEN);
+        eventually("the repeated report", async || reports(&kit) > seen).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A node whose credential was revoked.
+//! A node whose credential is rejected.
 
 use super::kit::{Kit, PASSWORD, eventually};
 use crate::control_plane::TOKEN;
@@ -35,4 +35,18 @@ async fn revoked_node_closes_all_databases() {
         eventually("a login", async || kit.log_in(&login, PASSWORD, &database).await.is_ok()).await;
     }
     assert_eq!(kit.dump("prj_a", &["--schema-only"]), privileges);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejections_before_and_after_a_restore_are_not_consecutive() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    let desired = kit.desired("prj_a").clone();
+    let restored = protocol::Database { revision: desired.revision + 1, ..desired };
+    // The restored control plane first rejects two polls, then returns its lower revision, and then rejects the relist.
+    kit.core.reject_polls([true, true, false, true]);
+    kit.core.restore_with_part("prj_a", "database", serde_json::to_value(&restored).unwrap());
+    kit.reported("prj_a", "the restored revision", |report| report.revision == restored.revision).await;
+    let log = kit.node.log();
+    assert!(!log.contains("rejects the credential of this node"), "{log}");
 }

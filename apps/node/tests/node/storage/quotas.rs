@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Grant, code, fixed, grant_with, key, on_each_store};
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, TOKEN};
 use crate::running::{RunningNode, config_with, until};
 use crate::timeout::TIMEOUT;
 
@@ -78,6 +78,13 @@ async fn restored_control_plane_receives_the_usage_again() {
     until("the report after the start", || reports().len() == 1).await;
     core.restore_backup();
     until("the report after the restore", || reports().len() == 2).await;
+    // The first response after another restore is a full state.
+    core.deploy("site", &[("assets/index.html", b"second")]);
+    node.visitor.sees("site.localhost", "/", 200, "second").await;
+    core.reject_until_relist().await;
+    core.restore_backup();
+    core.accept(TOKEN);
+    until("the report after the second restore", || reports().len() == 3).await;
     let expected = json!({ "usedBytes": 4, "quotaExceeded": false });
     assert!(reports().iter().all(|report| *report == expected));
     node.stop().await;
