@@ -4,7 +4,7 @@ use actix_web::dev::Payload;
 use actix_web::{HttpRequest, web};
 use convergence::{Convergence, NodeKind};
 use kernel::audit::Actor;
-use kernel::{Code, NodeId};
+use kernel::{Code, NodeId, Token};
 
 use super::authenticate::{anonymous_actor, count_anonymous};
 use super::credential::node_token;
@@ -22,6 +22,7 @@ pub struct Open {
 #[derive(Debug)]
 pub struct NodeCaller {
     pub node: NodeId,
+    token: Token,
 }
 
 /// The git node, on the internal listener.
@@ -90,7 +91,7 @@ counted! {
 }
 
 macro_rules! node_policies {
-    ($($policy:ident: $kind:expr;)+) => { $(
+    ($($policy:ident: $kind:expr, |$node:ident, $token:ident| $value:expr;)+) => { $(
         impl Describe for $policy {
             fn describe(operation: &mut Operation) {
                 operation.target = PolicyTarget::Node;
@@ -100,9 +101,10 @@ macro_rules! node_policies {
 
         impl Extract for $policy {
             async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
-                let token = node_token(request)?;
+                let $token = node_token(request)?;
                 let nodes = web::Data::<Convergence>::extract(request, payload).await?;
-                Ok(Self { node: nodes.authenticate(&token, $kind).await? })
+                let $node = nodes.authenticate(&$token, $kind).await?;
+                Ok($value)
             }
         }
 
@@ -111,7 +113,15 @@ macro_rules! node_policies {
 }
 
 node_policies! {
-    NodeCaller: NodeKind::App;
-    GitNodeCaller: NodeKind::Git;
-    MailNodeCaller: NodeKind::Mail;
+    NodeCaller: NodeKind::App, |node, token| NodeCaller { node, token };
+    GitNodeCaller: NodeKind::Git, |node, token| GitNodeCaller { node };
+    MailNodeCaller: NodeKind::Mail, |node, token| MailNodeCaller { node };
+}
+
+impl NodeCaller {
+    /// Checks the credential again. It may have been renewed or revoked while the request waited.
+    pub(crate) async fn authenticate_again(&self, nodes: &Convergence) -> Result<(), Problem> {
+        nodes.authenticate(&self.token, NodeKind::App).await?;
+        Ok(())
+    }
 }

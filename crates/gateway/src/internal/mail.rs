@@ -116,6 +116,7 @@ async fn claim(
     nodes.core()?;
     let in_progress = in_progress.iter().map(|id| parse_id("inProgress", id)).collect::<Result<Vec<_>, _>>()?;
     let claimed = mail.claim(by.node, &in_progress, Duration::from_secs(wait)).await?;
+    by.authenticate_again(&nodes).await?;
     let delivery = |ClaimedMail { id, project, attempt, from, to, size_bytes }| MailDelivery {
         id: id.to_string(),
         project: project.to_string(),

@@ -73,7 +73,9 @@ impl Extract for LongPollQuery {
 
 async fn desired(by: NodeCaller, nodes: Data<Convergence>, query: LongPollQuery) -> Result<Json<Desired>, Problem> {
     let wait = Duration::from_secs(query.wait.unsigned_abs());
-    Ok(Json(nodes.desired(by.node, query.since, wait).await?))
+    let desired = nodes.desired(by.node, query.since, wait).await?;
+    by.authenticate_again(&nodes).await?;
+    Ok(Json(desired))
 }
 
 async fn bundle(

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use convergence::{NodeKind, Nodes};
+use convergence::NodeKind;
 use kernel::audit::Actor;
-use kernel::{ClockRng, Secret};
 use sandbox::{DnsServer, RecordType};
 use serde_json::json;
-use store::Store;
 
-use crate::support::{App, bundle, client, eventually, site};
+use crate::support::{App, bundle, client, eventually, nodes, site};
 
 const DEPLOYMENTS: &str = "/v1/orgs/ada/projects/site/deployments";
 
@@ -69,14 +67,10 @@ impl Drop for TestNode {
     }
 }
 
-fn store(app: &App) -> Store {
-    Store::new(&store::Config::new(Secret::new(app.database.url()), "test"), ClockRng::system()).unwrap()
-}
-
 /// Registers a node and returns its token.
 async fn token(app: &App, name: &str) -> String {
-    let node =
-        Nodes::new(store(app)).add(&Actor::operator("test"), name.parse().unwrap(), NodeKind::App).await.unwrap();
+    let nodes = nodes(&app.database.url());
+    let node = nodes.add(&Actor::operator("test"), name.parse().unwrap(), NodeKind::App).await.unwrap();
     node.token.reveal().to_owned()
 }
 
@@ -292,7 +286,7 @@ async fn member_signs_in_through_the_dashboard_and_a_revoked_node_loses_its_proj
     assert_eq!(visit("/", &cookie).await.status(), 200);
     assert_eq!(visit(callback, "").await.status(), 403, "an authorization code was accepted twice");
 
-    let nodes = Nodes::new(store(&app));
+    let nodes = nodes(&app.database.url());
     let revoked = nodes.revoke(&Actor::operator("test"), &"edge".parse().unwrap()).await.unwrap();
     assert_eq!((revoked.moved, revoked.pending), (0, 1));
     ada.upload(DEPLOYMENTS, site("later")).await.expect(201);

@@ -1,6 +1,7 @@
 //! Mail that projects receive.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -97,6 +98,19 @@ async fn claim_waits_for_mail_and_a_failed_attempt_is_repeated() {
         let response = kit.node.send(Method::POST, &path, |request| request.json(&body)).await;
         response.expect_error(400, "bad_request");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_claim_of_a_renewed_credential_gets_no_mail() {
+    let kit = Kit::start().await;
+    let receive = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let renewed = kit.node.renew(&kit.app, "edge").await;
+        (renewed, kit.receive(MESSAGE).await)
+    };
+    let (waiting, (renewed, id)) = tokio::join!(claim(&kit.node, 30, &[]), receive);
+    waiting.expect_error(401, "unauthenticated");
+    assert_eq!(ids(&claim(&renewed, 0, &[]).await), [id]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

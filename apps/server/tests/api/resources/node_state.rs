@@ -1,10 +1,13 @@
 //! The desired state that a node fetches, and its reports about storage.
 
+use std::time::Duration;
+
+use kernel::audit::Actor;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{CANARY, SECRETS, STORAGE, ada_with_project};
-use crate::support::{App, Caller, ManualNode};
+use crate::support::{App, Caller, ManualNode, nodes};
 
 /// Sends a report about the storage of Ada's project, and returns the status.
 async fn report(node: &ManualNode, ada: &Caller, batch: i64, used_bytes: u64, quota_exceeded: bool) -> u16 {
@@ -32,6 +35,49 @@ async fn node_fetches_secrets_that_the_desired_state_does_not_store() {
     assert_eq!(node.desired(0).await.1, expected);
     let stored = app.db_rows("SELECT desired FROM convergence.parts WHERE part = 'secrets'").await;
     assert_eq!(stored, [json!({ "desired": {} })]);
+}
+
+/// Ends the credential with which a poll waits, and changes a secret. The poll returns no values.
+async fn end_credential<T>(node: &ManualNode, ada: &Caller, end: impl Future<Output = T>) -> T {
+    let (since, _) = node.desired(0).await;
+    let path = format!("desired?since={since}&wait=30");
+    let change = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let ended = end.await;
+        ada.put(&format!("{SECRETS}/API_KEY"), json!({ "value": format!("{CANARY}-{since}") })).await.expect(200);
+        ended
+    };
+    let (poll, ended) = tokio::join!(node.send(Method::GET, &path, |request| request), change);
+    poll.expect_error(401, "unauthenticated");
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_poll_of_a_renewed_or_revoked_credential_gets_no_secrets() {
+    let app = App::start().await;
+    let ada = ada_with_project(&app).await;
+    let node = ManualNode::new(&app).await;
+    ada.put(&format!("{SECRETS}/API_KEY"), json!({ "value": "leaked" })).await.expect(200);
+    let renewed = end_credential(&node, &ada, node.renew(&app, "edge")).await;
+    let (_, parts) = renewed.desired(0).await;
+    assert!(parts["secrets"]["values"]["API_KEY"].as_str().unwrap().starts_with(CANARY), "{parts}");
+    // The revocation moves the other projects in its first batch. The second one fails, so the node still has Ada's
+    // project.
+    app.db_execute(
+        "INSERT INTO convergence.placements (project_id, node_id, state, epoch, created_at) \
+             SELECT lpad(number::text, 32, '0')::uuid, id, 'active', 1, now() \
+             FROM convergence.nodes, generate_series(1, 1000) number; \
+         CREATE TRIGGER stay BEFORE DELETE ON convergence.nodes FOR EACH ROW EXECUTE FUNCTION store.reject_change()",
+    )
+    .await
+    .unwrap();
+    let revoke = async {
+        let nodes = nodes(&app.database.url());
+        nodes.revoke(&Actor::operator("test"), &"edge".parse().unwrap()).await.unwrap_err();
+    };
+    end_credential(&renewed, &ada, revoke).await;
+    let placed = app.db_rows("SELECT placements FROM convergence.nodes").await;
+    assert_eq!(placed, [json!({ "placements": 1 })]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

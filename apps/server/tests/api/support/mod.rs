@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use webhooks::VerifyingKeys;
 
 pub use locks::{HeldLocks, while_changes_wait, while_waiting};
-pub use node::ManualNode;
+pub use node::{ManualNode, nodes};
 pub use openapi::Document;
 pub use pebble::Pebble;
 pub use programs::{Folder, external_program};

@@ -51,10 +51,15 @@ impl ManualNode {
         Self::register_as(database, internal, name, NodeKind::App).await
     }
 
+    /// Replaces the credential of this node, which has this name. Returns the node with the new credential.
+    pub async fn renew(&self, app: &App, name: &str) -> Self {
+        let nodes = nodes(&app.database.url());
+        let node = nodes.renew(&Actor::operator("test"), &name.parse().unwrap()).await.unwrap();
+        Self { token: node.token.reveal().to_owned(), ..self.connect(app) }
+    }
+
     async fn register_as(database: &str, internal: &str, name: &str, kind: NodeKind) -> Self {
-        let config = store::Config::new(Secret::new(database.to_owned()), "test");
-        let nodes = Nodes::new(Store::new(&config, ClockRng::system()).unwrap());
-        let node = nodes.add(&Actor::operator("test"), name.parse().unwrap(), kind).await.unwrap();
+        let node = nodes(database).add(&Actor::operator("test"), name.parse().unwrap(), kind).await.unwrap();
         let token = node.token.reveal().to_owned();
         Self { internal: internal.to_owned(), client: client(), token, batch: AtomicI64::new(0) }
     }
@@ -112,4 +117,10 @@ impl ManualNode {
         let batch = json!({ "batch": batch, "reports": reports });
         self.send(Method::POST, "reports", |request| request.json(&batch)).await
     }
+}
+
+/// Returns the operations on the nodes in this database.
+pub fn nodes(database: &str) -> Nodes {
+    let config = store::Config::new(Secret::new(database.to_owned()), "test");
+    Nodes::new(Store::new(&config, ClockRng::system()).unwrap())
 }
