@@ -47,8 +47,9 @@ pub(super) fn routes(routes: &mut Routes) {
     area.delete("delete_provider", PROVIDER, delete_provider)
         .summary("Delete an identity provider of app sign-in")
         .description(
-            "Ends its sessions and removes its identities. Users stay. Safe to repeat: the response is 204 also for a \
-             provider that is not registered.",
+            "Ends its sessions and removes its identities. If app sign-in is disabled, the identities are removed when \
+             it is enabled again. Users stay. Safe to repeat: the response is 204 also for a provider that is not \
+             registered.",
         );
 }
 
