@@ -23,7 +23,7 @@ pub struct Ports {
 
 /// The registrar (providers.md section 2). All names are in lowercase punycode, and all prices are in US cents. No call
 /// happens inside a transaction. An implementation limits the duration of a call, and the rate of calls: a call that
-/// would exceed the registrar's rate limit waits, or fails with [`RegistrarError::Unavailable`].
+/// would exceed the registrar's rate limit waits, or fails with [`RegistrarError::NotSent`].
 #[async_trait]
 pub trait Registrar: Send + Sync {
     /// Returns the offers for at most 50 names, in any order. The registrar may omit a name that it does not sell.
@@ -40,7 +40,7 @@ pub trait Registrar: Send + Sync {
     /// Sets the nameservers. Safe to repeat.
     async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<(), RegistrarError>;
 
-    /// Renews a domain. Repeated calls with the same key renew it once.
+    /// Renews a domain. Repeated calls with the same key may renew it repeatedly.
     async fn renew(&self, renewal: &RenewalOrder) -> Result<RegisteredDomain, RegistrarError>;
 
     /// Sets the transfer lock. The registrar may refuse a change to the current state.
@@ -158,6 +158,9 @@ pub enum RegistrarError {
     /// redirect, HTML, or JSON of the wrong shape. Another attempt with the same key may succeed.
     #[error("the registrar is not available: {0}")]
     Unavailable(String),
+    /// The request was not sent, because the rate limit is reached. Another attempt with the same key may succeed.
+    #[error("the request to the registrar was not sent: {0}")]
+    NotSent(String),
     /// The registrar refused the request and it had no effect, but another attempt may succeed later. An example is
     /// 402: the platform's account has no funds. For the same key, the registrar repeats its refusal, so the next
     /// attempt needs a new key.

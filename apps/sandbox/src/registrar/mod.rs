@@ -62,6 +62,8 @@ pub enum RegistrarFault {
     Large,
     /// Executes no request, and does not respond while the fault lasts.
     Hang,
+    /// Executes a request when the fault ends, and does not respond.
+    HangBefore,
     /// Executes a request, and does not respond while the fault lasts.
     HangAfter,
     /// Closes the connection without a response or an effect.
@@ -140,7 +142,7 @@ impl Registrar {
             Some(RegistrarFault::Response(status, content_type, body)) => {
                 let refusal = (*status, body.clone());
                 if *content_type == "application/json" && (400..500).contains(status) {
-                    self.state().remember(request, refusal);
+                    self.state().remember(request, call, refusal);
                 }
                 return Some(Response::new(*status, content_type, body.clone()));
             }
@@ -159,6 +161,7 @@ impl Registrar {
                 return None;
             }
             Some(RegistrarFault::Close) => return None,
+            Some(RegistrarFault::HangBefore) => faults::wait_for_change(&self.fault).await,
             Some(RegistrarFault::HangAfter | RegistrarFault::LostResponse) | None => {}
         }
         let (status, json) = self.state().answer(request, call, body);
@@ -167,7 +170,7 @@ impl Registrar {
                 faults::wait_for_change(&self.fault).await;
                 None
             }
-            Some(RegistrarFault::LostResponse) => None,
+            Some(RegistrarFault::HangBefore | RegistrarFault::LostResponse) => None,
             _ => Some(Response::new(status, "application/json", json)),
         }
     }

@@ -12,7 +12,7 @@ use crate::values::{dollars, now};
 const MAX_CALLS: usize = 50;
 
 /// Returns the faults with their names on the page.
-fn named_faults() -> [(&'static str, Option<RegistrarFault>); 11] {
+fn named_faults() -> [(&'static str, Option<RegistrarFault>); 12] {
     [
         ("none", None),
         ("unavailable", Some(RegistrarFault::refusal(503))),
@@ -23,6 +23,7 @@ fn named_faults() -> [(&'static str, Option<RegistrarFault>); 11] {
         ("409", Some(RegistrarFault::refusal(409))),
         ("422", Some(RegistrarFault::refusal(422))),
         ("hang", Some(RegistrarFault::Hang)),
+        ("hang before the effect", Some(RegistrarFault::HangBefore)),
         ("hang after the effect", Some(RegistrarFault::HangAfter)),
         ("lost response", Some(RegistrarFault::LostResponse)),
     ]

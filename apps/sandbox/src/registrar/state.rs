@@ -69,7 +69,7 @@ pub(super) struct State {
     pub taken: BTreeSet<String>,
     pub orders: Vec<RegistrarOrder>,
     pub calls: Vec<String>,
-    /// The responses, including refusals, by their idempotency keys.
+    /// The responses to registrations, including refusals, by their idempotency keys.
     responses: HashMap<String, (u16, String)>,
     requested: HashSet<(String, RegistrarOperation)>,
 }
@@ -83,28 +83,30 @@ impl State {
         behavior::select(call.name, call.operation, is_first)
     }
 
-    /// Stores the response for the idempotency key of a request.
-    pub fn remember(&mut self, request: &Request, response: (u16, String)) {
-        let key = request.named_header(IDEMPOTENCY_KEY);
-        if !key.is_empty() {
+    /// Stores the response for the idempotency key of a registration.
+    pub fn remember(&mut self, request: &Request, call: &Call<'_>, response: (u16, String)) {
+        if let Some(key) = idempotency_key(request, call) {
             self.responses.entry(key.to_owned()).or_insert(response);
         }
     }
 
-    /// Executes a request once for its idempotency key. Returns the status and the JSON.
+    /// Executes a request. A registration is executed once per idempotency key. Returns the status and the JSON.
     pub fn answer(&mut self, request: &Request, call: &Call<'_>, body: &Value) -> (u16, String) {
         if !is_authorized(request) {
             return ApiError::new(401, "Unauthorized").response();
         }
-        let key = request.named_header(IDEMPOTENCY_KEY);
-        if let Some(response) = self.responses.get(key) {
+        // The client must send a key (providers.md section 2), although it has no effect here.
+        if call.operation == RegistrarOperation::Renew && request.named_header(IDEMPOTENCY_KEY).is_empty() {
+            return ApiError::new(400, "X-Idempotency-Key is missing").response();
+        }
+        if let Some(response) = idempotency_key(request, call).and_then(|key| self.responses.get(key)) {
             return response.clone();
         }
         let response = match self.execute(call, body) {
             Ok(json) => (200, json.to_string()),
             Err(error) => error.response(),
         };
-        self.remember(request, response.clone());
+        self.remember(request, call, response.clone());
         response
     }
 
@@ -261,6 +263,13 @@ impl State {
     fn find(&mut self, name: &str) -> Result<&mut Domain, ApiError> {
         self.domains.get_mut(name).ok_or_else(|| ApiError::new(404, "Not Found"))
     }
+}
+
+/// Returns the idempotency key of a registration. The key of another request has no effect, because the definition of
+/// the real API has keys only for registrations.
+fn idempotency_key<'r>(request: &'r Request, call: &Call<'_>) -> Option<&'r str> {
+    let key = request.named_header(IDEMPOTENCY_KEY);
+    (call.operation == RegistrarOperation::Register && !key.is_empty()).then_some(key)
 }
 
 fn prices(name: &str) -> (i64, i64) {

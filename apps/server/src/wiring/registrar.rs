@@ -132,7 +132,7 @@ impl RegistrarPort {
         let Some(_permit) = self.limiter.acquire().await else {
             count("rate_limited");
             tracing::warn!(operation, "the rate limit of the registrar is reached");
-            return Err(RegistrarError::Unavailable("too many requests".to_owned()));
+            return Err(RegistrarError::NotSent("too many requests".to_owned()));
         };
         let result = request.await;
         count(match &result {

@@ -137,7 +137,7 @@ impl Domains {
     }
 }
 
-/// Sets the lock, and returns the lock that the domain has afterwards. If the registrar refuses the change, it is the
+/// Sets the lock, and returns the lock that the domain has afterwards. If the request is refused or not sent, it is the
 /// lock before, which can be the requested one: an earlier change can have succeeded with a lost response.
 async fn set_registrar_lock(
     registrar: &dyn Registrar,

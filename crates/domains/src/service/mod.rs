@@ -98,8 +98,8 @@ impl Domains {
         self.ports.registrar.as_deref().ok_or(DomainError::RegistrarNotConfigured)
     }
 
-    /// Returns whether an earlier attempt of a step may still be in progress at the registrar. A refusal can then be
-    /// about that attempt: its key is in use, or it has already taken the name.
+    /// Returns whether an earlier attempt of a step may still be in progress at the registrar. A refusal of a
+    /// registration can then be about that attempt: its key is in use, or it has already taken the name.
     fn may_be_in_progress(&self, attempt: &Attempt) -> bool {
         attempt.unanswered_at.is_some() && !self.store.has_elapsed(attempt.unanswered_at, MAX_IN_PROGRESS_SECONDS)
     }

@@ -127,7 +127,7 @@ impl PurchaseSaga {
         };
         let refusal = match registrar.register(&registration).await {
             Ok(registered) => return registered_outcome(registered),
-            Err(error @ RegistrarError::Unavailable(_)) => return Ok(retry(&error)),
+            Err(error @ (RegistrarError::Unavailable(_) | RegistrarError::NotSent(_))) => return Ok(retry(&error)),
             Err(refusal) => refusal,
         };
         // A slow earlier attempt may have registered the domain after the read above, or may still do so.
@@ -352,10 +352,13 @@ fn registered_outcome(registered: RegisteredDomain) -> Result<StepOutcome> {
 
 /// Returns the outcome after a transient failure of the registrar.
 pub(super) fn retry(error: &RegistrarError) -> StepOutcome {
-    StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) }
+    match error {
+        RegistrarError::NotSent(_) => inconclusive(error),
+        _ => StepOutcome::Retry { reason: error.to_string(), new_key: matches!(error, RegistrarError::Deferred(_)) },
+    }
 }
 
-/// Returns the outcome of a repeated attempt that had no effect, after an earlier one whose result is unknown.
+/// Returns the outcome of an attempt that had no effect. The result of an earlier attempt may be unknown.
 pub(super) fn inconclusive(error: &RegistrarError) -> StepOutcome {
     StepOutcome::Inconclusive { reason: error.to_string() }
 }

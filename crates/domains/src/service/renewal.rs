@@ -240,8 +240,14 @@ impl RenewalSaga {
     async fn renew(&self, saga: &Saga, input: &RenewalInput, attempt: &Attempt) -> store::Result<StepOutcome> {
         let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
         let price = price_of(saga)?;
-        if let Some(outcome) = self.find_renewed(registrar, input, price, attempt).await? {
-            return Ok(outcome);
+        if attempt.unanswered_at.is_some() {
+            if let Some(outcome) = find_renewed(registrar, input, price).await? {
+                return Ok(outcome);
+            }
+            // The registrar may ignore the key, and would then renew the domain twice.
+            if self.0.may_be_in_progress(attempt) {
+                return Ok(StepOutcome::Inconclusive { reason: "an earlier attempt may be in progress".to_owned() });
+            }
         }
         let order = RenewalOrder {
             name: input.name.clone(),
@@ -249,47 +255,16 @@ impl RenewalSaga {
             total_cents: price.total_cents,
             key: attempt.key.clone(),
         };
-        let refusal = match registrar.renew(&order).await {
+        match registrar.renew(&order).await {
             // The response does not contain the new expiry yet. The next attempt reads the domain first.
             Ok(renewed) if renewed.expires_at <= price.expires_at => {
-                return Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false });
+                Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false })
             }
-            Ok(renewed) => return done(&RenewResponse { expires_at: renewed.expires_at }),
-            Err(error @ RegistrarError::Unavailable(_)) => return Ok(retry(&error)),
-            Err(refusal) => refusal,
-        };
-        // A slow earlier attempt may have renewed the domain after the read above, or may still do so.
-        if let Some(outcome) = self.find_renewed(registrar, input, price, attempt).await? {
-            return Ok(outcome);
-        }
-        match refusal {
-            refusal if self.0.may_be_in_progress(attempt) => Ok(inconclusive(&refusal)),
-            RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason) => {
+            Ok(renewed) => done(&RenewResponse { expires_at: renewed.expires_at }),
+            Err(RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason)) => {
                 refused(RenewalRefusal::Rejected, &reason)
             }
-            refusal => Ok(retry(&refusal)),
-        }
-    }
-
-    /// Reads the domain if an earlier attempt may have renewed it. Returns an outcome if it is renewed or the read
-    /// failed.
-    async fn find_renewed(
-        &self,
-        registrar: &dyn Registrar,
-        input: &RenewalInput,
-        price: PriceResponse,
-        attempt: &Attempt,
-    ) -> store::Result<Option<StepOutcome>> {
-        if attempt.unanswered_at.is_none() {
-            return Ok(None);
-        }
-        let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
-        match registrar.read(&input.name).await {
-            Ok(Some(found)) if found.expires_at >= renewed => {
-                done(&RenewResponse { expires_at: found.expires_at }).map(Some)
-            }
-            Ok(_) => Ok(None),
-            Err(error) => Ok(Some(inconclusive(&error))),
+            Err(error) => Ok(retry(&error)),
         }
     }
 }
@@ -370,6 +345,22 @@ impl SagaHandler for RenewalSaga {
         _: &Value,
     ) -> store::Result<Option<Event>> {
         Ok(None)
+    }
+}
+
+/// Reads the domain. Returns an outcome if it is renewed or the read failed.
+async fn find_renewed(
+    registrar: &dyn Registrar,
+    input: &RenewalInput,
+    price: PriceResponse,
+) -> store::Result<Option<StepOutcome>> {
+    let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
+    match registrar.read(&input.name).await {
+        Ok(Some(found)) if found.expires_at >= renewed => {
+            done(&RenewResponse { expires_at: found.expires_at }).map(Some)
+        }
+        Ok(_) => Ok(None),
+        Err(error) => Ok(Some(inconclusive(&error))),
     }
 }
 

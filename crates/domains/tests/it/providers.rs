@@ -72,7 +72,7 @@ pub struct State {
     /// The responses that the registrar replays, by idempotency key.
     replies: HashMap<String, Reply>,
     /// The names whose next registration or renewal takes longer than any caller waits, and the response to a repeated
-    /// request.
+    /// registration.
     pub slow: HashMap<String, RegistrarError>,
     in_progress: Vec<InProgress>,
     pub prices: HashMap<String, (Prices, bool)>,
@@ -216,7 +216,8 @@ impl State {
         }
     }
 
-    /// Executes a registration or a renewal once per idempotency key.
+    /// Executes a registration once per idempotency key. Each call for a renewal has a separate key, so it is always
+    /// executed.
     fn execute_once(
         &mut self,
         name: &str,
@@ -293,7 +294,12 @@ impl Registrar for World {
             state.renewals.push(renewed);
             Ok(domain)
         };
-        self.call(name, "renew", |state| state.execute_once(name, key, effect)).await?
+        let execute = |state: &mut State| {
+            // The registrar ignores the key of a renewal.
+            let key = format!("{key} {}", state.calls.len());
+            state.execute_once(name, &key, effect)
+        };
+        self.call(name, "renew", execute).await?
     }
 
     async fn set_lock(&self, name: &str, locked: bool) -> Result<RegisteredDomain, RegistrarError> {

@@ -92,7 +92,7 @@ pub struct Renewal<'a> {
     /// The price of all years.
     pub price_cents: i64,
     pub years: u8,
-    /// The registrar executes requests with the same key once, and repeats its response.
+    /// The registrar may ignore the key: its documentation contradicts itself.
     pub idempotency_key: &'a str,
 }
 

@@ -58,6 +58,40 @@ async fn domain_is_renewed_and_then_charged() {
     assert_eq!(events.iter().filter(|event| *event == "domain.renew").count(), 6);
 }
 
+/// The registrar executes each request for a renewal, whatever its idempotency key is.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_whose_result_is_unknown_is_not_repeated_while_it_may_be_in_progress() {
+    let kit = with_domain().await;
+    let renew = async |years: i64| kit.act(NAME, "renew", json!({ "years": years })).await;
+    let charged = async |cents: i64| {
+        eventually("the charge", async || (kit.payments.net_cents(&kit.org) == COM_CENTS + cents).then_some(())).await;
+    };
+    // The registry is slower than the caller.
+    kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::HangBefore);
+    assert_ne!(renew(1).await.status, 200);
+    // A request without enough time left leaves the call to the background job.
+    eventually("the call", async || (kit.registrar.hanging() == 1).then_some(())).await;
+    assert_ne!(renew(1).await.status, 200);
+    assert_eq!(kit.registrar.hanging(), 1);
+    kit.registrar.inject(None);
+    eventually("the renewal", async || (renew(1).await.status == 200).then_some(())).await;
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
+    charged(1_599).await;
+    // The registrar never receives the first request of the next renewal.
+    kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::Close);
+    renew(2).await.expect_error(502, "registrar_error");
+    // The first of these calls was the slow one.
+    let unanswered = || kit.registrar.calls().iter().filter(|call| *call == "Renew shop.com: no response").count();
+    eventually("the call", async || (unanswered() == 2).then_some(())).await;
+    kit.registrar.inject(None);
+    renew(2).await.expect_error(502, "registrar_error");
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 1);
+    kit.app.clock.advance(3_600);
+    eventually("the renewal", async || (renew(2).await.status == 200).then_some(())).await;
+    assert_eq!(kit.orders(RegistrarOperation::Renew, NAME), 2);
+    charged(3 * 1_599).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
     let kit = with_domain().await;

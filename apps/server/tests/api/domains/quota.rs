@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{DOMAINS, use_registrar};
-use crate::support::{ApiResponse, App, Caller};
+use super::{DOMAINS, purchase, use_registrar};
+use crate::support::{ApiResponse, App, Caller, eventually};
 use sandbox::RegistrarServer;
 
 async fn check(caller: &Caller) -> ApiResponse {
@@ -52,4 +52,40 @@ async fn servers_share_the_limit_of_the_account() {
     assert_eq!(registrar.calls().len(), 3);
     app.clock.advance(1);
     check(&at_other).await.expect(200);
+}
+
+/// The service knows that an order above the limit was not sent, so the next attempt sends it or ends it immediately.
+#[tokio::test(flavor = "multi_thread")]
+async fn order_above_the_limit_has_a_known_result() {
+    let registrar = RegistrarServer::start().await;
+    let app = App::with(|config| {
+        use_registrar(config, &registrar);
+        config.registrar_limits.requests_per_second = 9;
+    })
+    .await;
+    let ada = app.sign_in("ada").await;
+    app.clock.stop();
+    let buy = async |name: &str| ada.post(DOMAINS, purchase(name)).await;
+    let renew = async || ada.post(&format!("{DOMAINS}/other.com/renew"), json!({ "years": 1 })).await;
+    // The price of an order then takes the last of three permits.
+    let take_two_permits = async || {
+        app.clock.advance(1);
+        for _ in 0..2 {
+            check(&ada).await.expect(200);
+        }
+    };
+
+    take_two_permits().await;
+    buy("shop.com").await.expect_error(502, "registrar_error");
+    registrar.take("shop.com");
+    app.clock.advance(1);
+    eventually("the refusal", async || (buy("shop.com").await.status == 409).then_some(())).await;
+
+    app.clock.advance(1);
+    buy("other.com").await.expect(201);
+    take_two_permits().await;
+    renew().await.expect_error(502, "registrar_error");
+    app.clock.advance(1);
+    eventually("the renewal", async || (renew().await.status == 200).then_some(())).await;
+    assert_eq!(registrar.orders().len(), 2);
 }
