@@ -24,6 +24,7 @@ pub(super) const RENEWAL: &str = "domains.renewal";
 
 const PRICE: &str = "price";
 const RENEW: &str = "renew";
+const CONFIRM: &str = "confirm";
 
 /// The number of requests to the registrar for a renewal.
 const RENEWAL_REQUESTS: u32 = 2;
@@ -42,6 +43,13 @@ struct RenewalInput {
     years: u8,
     /// The idempotency claim of the request that started the renewal.
     claim: Option<Uuid>,
+}
+
+impl RenewalInput {
+    /// Returns the earliest expiry that contains all requested years.
+    fn min_expiry(&self, price: PriceResponse) -> Time {
+        price.expires_at.plus_seconds(i64::from(self.years) * MIN_YEAR_SECONDS)
+    }
 }
 
 /// The price of the renewal, and the expiry before it.
@@ -256,16 +264,26 @@ impl RenewalSaga {
             key: attempt.key.clone(),
         };
         match registrar.renew(&order).await {
-            // The response does not contain the new expiry yet. The next attempt reads the domain first.
-            Ok(renewed) if renewed.expires_at <= price.expires_at => {
-                Ok(StepOutcome::Retry { reason: "the expiry is the old one".to_owned(), new_key: false })
-            }
             Ok(renewed) => done(&RenewResponse { expires_at: renewed.expires_at }),
             Err(RegistrarError::Rejected(reason) | RegistrarError::NameUnavailable(reason)) => {
                 refused(RenewalRefusal::Rejected, &reason)
             }
             Err(error) => Ok(retry(&error)),
         }
+    }
+
+    /// Reads the domain until it has the requested years, if the response to the renewal does not contain them. The
+    /// renewal succeeded, so it is never repeated.
+    async fn confirm(&self, saga: &Saga, input: &RenewalInput) -> store::Result<StepOutcome> {
+        let price = price_of(saga)?;
+        let renewed = saga.response::<RenewResponse>(RENEW)?;
+        if let Some(renewed) = renewed.filter(|renewed| renewed.expires_at >= input.min_expiry(price)) {
+            return done(&renewed);
+        }
+        let Some(registrar) = self.0.ports.registrar.as_deref() else { return Ok(no_registrar()) };
+        let found = find_renewed(registrar, input, price).await?;
+        let reason = "the account does not have the domain, or its expiry lacks the renewed years";
+        Ok(found.unwrap_or_else(|| StepOutcome::Inconclusive { reason: reason.to_owned() }))
     }
 }
 
@@ -276,7 +294,7 @@ impl SagaHandler for RenewalSaga {
     }
 
     fn steps(&self) -> &'static [&'static str] {
-        &[PRICE, RENEW]
+        &[PRICE, RENEW, CONFIRM]
     }
 
     fn min_time(&self, step: &str) -> Duration {
@@ -287,6 +305,7 @@ impl SagaHandler for RenewalSaga {
         let input: RenewalInput = saga.input()?;
         match attempt.step {
             PRICE => self.price(&input).await,
+            CONFIRM => self.confirm(saga, &input).await,
             _ => self.renew(saga, &input, attempt).await,
         }
     }
@@ -298,12 +317,15 @@ impl SagaHandler for RenewalSaga {
         step: &str,
         response: &Value,
     ) -> store::Result<Option<Event>> {
+        if step == RENEW {
+            return Ok(None);
+        }
         let input: RenewalInput = saga.input()?;
         let domain = tx.domain_lock_by_id(input.domain).await?;
         let before = domain.ok_or_else(|| Error::inconsistent("the renewal has no domain"))?;
         if step == PRICE {
-            // The daily reading may not have found an automatic renewal yet. Afterwards it cannot, because RENEW stores
-            // the expiry after both renewals.
+            // The daily reading may not have found an automatic renewal yet. Afterwards it cannot, because CONFIRM
+            // stores the expiry after both renewals.
             let price = PriceResponse::deserialize(response).map_err(Error::inconsistent)?;
             let after = self.0.with_expiry(&before, price.expires_at, Some(price.renewal_cents));
             self.0.store_reading(tx, &before, &after, None).await?;
@@ -354,9 +376,8 @@ async fn find_renewed(
     input: &RenewalInput,
     price: PriceResponse,
 ) -> store::Result<Option<StepOutcome>> {
-    let renewed = price.expires_at.plus_seconds(i64::from(input.years) * MIN_YEAR_SECONDS);
     match registrar.read(&input.name).await {
-        Ok(Some(found)) if found.expires_at >= renewed => {
+        Ok(Some(found)) if found.expires_at >= input.min_expiry(price) => {
             done(&RenewResponse { expires_at: found.expires_at }).map(Some)
         }
         Ok(_) => Ok(None),

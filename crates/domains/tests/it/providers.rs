@@ -63,6 +63,8 @@ pub struct State {
     pub faults: Vec<(String, &'static str, When, Fault)>,
     /// The domains of the platform's account.
     pub account: HashMap<String, RegisteredDomain>,
+    /// The expiries that the registrar still shows after a renewal, by name.
+    pub stale_expiries: HashMap<String, Time>,
     /// The registered names, one for each effect.
     pub registrations: Vec<String>,
     /// The renewals, one for each effect.
@@ -208,6 +210,13 @@ impl State {
         self.account.get_mut(name).unwrap()
     }
 
+    /// Returns a domain of the account as the registrar shows it.
+    fn read(&self, name: &str) -> Option<RegisteredDomain> {
+        let domain = self.account.get(name)?.clone();
+        let expires_at = self.stale_expiries.get(name).copied().unwrap_or(domain.expires_at);
+        Some(RegisteredDomain { expires_at, ..domain })
+    }
+
     /// Completes the slow registrations and renewals.
     pub fn complete_slow_calls(&mut self) {
         for InProgress { key, effect, .. } in std::mem::take(&mut self.in_progress) {
@@ -274,7 +283,7 @@ impl Registrar for World {
     }
 
     async fn read(&self, name: &str) -> Result<Option<RegisteredDomain>, RegistrarError> {
-        Ok(self.call(name, "read", |state| state.account.get(name).cloned()).await?)
+        Ok(self.call(name, "read", |state| state.read(name)).await?)
     }
 
     async fn set_nameservers(&self, name: &str, nameservers: &[String]) -> Result<(), RegistrarError> {
@@ -290,9 +299,9 @@ impl Registrar for World {
             }
             let domain = state.domain(&renewed);
             domain.expires_at = domain.expires_at.plus_seconds(seconds);
-            let domain = domain.clone();
+            let shown = state.read(&renewed).unwrap();
             state.renewals.push(renewed);
-            Ok(domain)
+            Ok(shown)
         };
         let execute = |state: &mut State| {
             // The registrar ignores the key of a renewal.

@@ -354,6 +354,24 @@ async fn renewal_requires_a_saved_payment_method() {
     assert_eq!((kit.renew(1).await.unwrap(), kit.renewals()), (expires_at, 1));
 }
 
+/// The registrar shows the new expiry only after the response, and the process is killed when it reads the domain.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_that_waits_for_the_new_expiry_continues_after_a_kill() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    kit.world.state().stale_expiries.insert(NAME.to_owned(), before);
+    kit.world.fault(NAME, "renew", When::Before, Fault::Pause);
+    let kill_next_read = async { kit.world.fault(NAME, "read", When::Before, Fault::Kill) };
+    let (renewed, ()) = tokio::join!(kit.world.run(None, kit.renew(1)), kit.world.during_pause(kill_next_read));
+    assert!(renewed.is_none());
+    kit.world.state().stale_expiries.clear();
+    kit.advance(LATER);
+    kit.resume().await;
+    kit.deliver().await;
+    assert_eq!((kit.world.calls("renew"), kit.world.charges(kit.org)), (1, (2, 0)));
+    assert_eq!(kit.renew(1).await.unwrap(), before.plus_seconds(YEAR));
+}
+
 /// A read during a renewal whose response was lost does not count as a renewal by the registrar.
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_completes_an_unfinished_renewal_first() {

@@ -1,6 +1,7 @@
 //! Renewals that the registrar makes automatically, and their charges.
 
 use domains::{ChargeRepository as _, DomainError, DomainRenewal, RegistrarError};
+use store::saga::SagaFilter;
 
 use crate::kit::{Kit, LATER, actor};
 use crate::providers::{Fault, RENEWAL, When, YEAR};
@@ -232,6 +233,43 @@ async fn renewal_charges_the_renewal_by_the_registrar_that_it_finds() {
         let is_charged = automatic.data["priceCents"] == RENEWAL;
         assert_eq!(is_charged, enabled || is_during_request, "{enabled} {is_during_request}");
     }
+}
+
+/// The registrar renews automatically during the request, and shows the requested years only later.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_waits_for_all_years_that_it_requested() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    kit.world.fault(NAME, "renew", When::Before, Fault::Pause);
+    let renew_automatically = async {
+        kit.move_expiry_at_registrar(YEAR);
+        kit.world.state().stale_expiries.insert(NAME.to_owned(), before.plus_seconds(YEAR));
+    };
+    let (renewed, ()) = tokio::join!(kit.renew(2), kit.world.during_pause(renew_automatically));
+    assert!(matches!(renewed, Err(DomainError::RegistrarFailed)));
+    kit.world.state().stale_expiries.clear();
+    assert_eq!(kit.renew(2).await.unwrap(), before.plus_seconds(3 * YEAR));
+    kit.read_daily().await;
+    let cents: i64 = kit.world.state().orders.iter().skip(1).map(|order| order.cents).sum();
+    assert_eq!((cents, kit.renewals()), (3 * RENEWAL, 1));
+}
+
+/// The registrar responds to the renewal with success, and an operator ends it before the registrar shows the expiry.
+#[tokio::test(flavor = "multi_thread")]
+async fn abandoned_renewal_is_not_charged_until_it_is_ordered() {
+    let kit = Kit::start().await;
+    let before = kit.bought(NAME).await.expires_at.unwrap();
+    kit.set_auto_renew(false).await;
+    kit.world.state().stale_expiries.insert(NAME.to_owned(), before);
+    assert!(matches!(kit.renew(1).await, Err(DomainError::RegistrarFailed)));
+    let [saga] = &kit.store.saga_list(&SagaFilter::default()).await.unwrap()[..] else { panic!("not one") };
+    assert_eq!(saga.step.as_deref(), Some("confirm"));
+    assert!(kit.store.saga_abandon(&actor(), saga.id).await.unwrap());
+    kit.resume().await;
+    assert_eq!(kit.count("domains.charges WHERE purpose = 'renewal'").await, 0);
+    kit.world.state().stale_expiries.clear();
+    kit.read_daily().await;
+    assert_eq!((kit.unbilled().await, kit.world.charges(kit.org)), (1, (1, 0)));
 }
 
 /// Only a renewal that succeeds orders the renewal by the registrar that it finds.

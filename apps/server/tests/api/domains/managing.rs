@@ -92,6 +92,31 @@ async fn renewal_whose_result_is_unknown_is_not_repeated_while_it_may_be_in_prog
     charged(3 * 1_599).await;
 }
 
+/// The response of the registrar contains the old expiry, and the domain has the new one only later.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_that_succeeded_is_never_repeated() {
+    let kit = with_domain().await;
+    let domain = kit.registrar.domain(NAME).unwrap();
+    let response = json!({ "domain": domain, "order": 1, "totalPaid": 15.99 }).to_string();
+    kit.registrar.inject_into(RegistrarOperation::Renew, RegistrarFault::Response(200, "application/json", response));
+    let renew = async || kit.act(NAME, "renew", json!({ "years": 1 })).await;
+    renew().await.expect_error(502, "registrar_error");
+    let is_sent = || kit.registrar.calls().iter().any(|call| call == "Renew shop.com: 200");
+    eventually("the call", async || is_sent().then_some(())).await;
+    kit.registrar.inject(None);
+    for _ in 0..2 {
+        kit.app.clock.advance(3_600);
+        renew().await.expect_error(502, "registrar_error");
+    }
+    let (year, rest) = domain["expireDate"].as_str().unwrap().split_at(4);
+    let year: i32 = year.parse().unwrap();
+    kit.registrar.set_expiry(NAME, format!("{}{rest}", year + 1).parse().unwrap());
+    eventually("the renewal", async || (renew().await.status == 200).then_some(())).await;
+    assert_eq!(kit.registrar.calls().iter().filter(|call| call.starts_with("Renew")).count(), 1);
+    let charged = COM_CENTS + 1_599;
+    eventually("the charge", async || (kit.payments.net_cents(&kit.org) == charged).then_some(())).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn declined_renewal_charge_is_notified_and_undoes_nothing() {
     let kit = with_domain().await;
