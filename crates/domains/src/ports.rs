@@ -166,8 +166,8 @@ pub enum RegistrarError {
     /// attempt needs a new key.
     #[error("the registrar refused the request for now: {0}")]
     Deferred(String),
-    /// The name is not available (409).
-    #[error("the registrar does not offer the name: {0}")]
+    /// The name is not available, or the object already has the requested state (409).
+    #[error("the registrar refused the request because of a conflict: {0}")]
     NameUnavailable(String),
     /// The registrar refused a value of the request (400, 404 and 422).
     #[error("the registrar refused the request: {0}")]

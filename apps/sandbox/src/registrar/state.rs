@@ -126,7 +126,7 @@ impl State {
                 let locked = body["locked"].as_bool().ok_or_else(|| ApiError::new(400, "locked is not a boolean"))?;
                 let domain = self.find(call.name)?;
                 if domain.locked == locked {
-                    return Err(ApiError::new(422, "The domain already has this lock status"));
+                    return Err(ApiError::new(409, "The domain already has this lock status"));
                 }
                 domain.locked = locked;
                 self.domain(call.name)

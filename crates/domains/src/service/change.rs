@@ -146,8 +146,8 @@ async fn set_registrar_lock(
 ) -> std::result::Result<bool, RegistrarError> {
     let refusal = match registrar.set_lock(name, locked).await {
         Ok(_) => return Ok(locked),
-        Err(refusal @ (RegistrarError::Rejected(_) | RegistrarError::Deferred(_))) => refusal,
-        Err(error) => return Err(error),
+        Err(error @ RegistrarError::Unavailable(_)) => return Err(error),
+        Err(refusal) => refusal,
     };
     let found = registrar.read(name).await?.ok_or_else(|| refusal.clone())?;
     if found.locked != locked {

@@ -85,9 +85,15 @@ async fn lock_is_set_once() {
     kit.domains.sync_due().await.unwrap();
     assert_eq!(locked().await, Some(false));
     // After a refusal, the lock is known.
-    kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::Rejected("status 403".to_owned()));
-    assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
-    assert_eq!(locked().await, Some(false));
+    for refusal in [
+        RegistrarError::Rejected("status 422".to_owned()),
+        RegistrarError::Deferred("status 402".to_owned()),
+        RegistrarError::NameUnavailable("status 409".to_owned()),
+    ] {
+        kit.world.state().refusals.insert(NAME.to_owned(), refusal.clone());
+        assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)), "{refusal}");
+        assert_eq!(locked().await, Some(false), "{refusal}");
+    }
 }
 
 #[tokio::test]

@@ -318,7 +318,7 @@ impl Registrar for World {
             }
             let domain = state.domain(name);
             if domain.locked == locked {
-                return Err(RegistrarError::Rejected("status 400".to_owned()));
+                return Err(RegistrarError::NameUnavailable("status 409".to_owned()));
             }
             domain.locked = locked;
             Ok(domain.clone())

@@ -156,8 +156,16 @@ async fn lock_transfer_code_and_auto_renewal() {
     kit.act(NAME, "lock", json!({ "locked": true })).await.expect_error(502, "registrar_error");
     kit.registrar.inject(None);
     assert_eq!(kit.domain(NAME).await.expect(200)["locked"], Value::Null);
+    // The registrar refuses the repeated change, because it has no effect.
+    assert_eq!(kit.act(NAME, "lock", json!({ "locked": true })).await.expect(200)["locked"], true);
+    assert_eq!(kit.registrar.calls().last().unwrap(), "Read shop.com: 200");
     assert_eq!(kit.act(NAME, "lock", json!({ "locked": false })).await.expect(200)["locked"], false);
     assert!(kit.registrar.domain(NAME).unwrap()["locked"].is_null());
+    // After the refusal of a change, the lock is known.
+    kit.registrar.inject_into(RegistrarOperation::SetLock, RegistrarFault::refusal(409));
+    kit.act(NAME, "lock", json!({ "locked": true })).await.expect_error(502, "registrar_error");
+    kit.registrar.inject(None);
+    assert_eq!(kit.domain(NAME).await.expect(200)["locked"], false);
 
     let code = kit.act(NAME, "auth-code", json!({})).await.expect(200).clone();
     assert!(!code["authCode"].as_str().unwrap().is_empty() && code["transferableAt"].is_string(), "{code}");

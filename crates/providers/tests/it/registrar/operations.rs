@@ -22,7 +22,7 @@ async fn domain_is_registered_changed_and_transferred_away() {
     client.set_nameservers(NAME, &nameservers).await.unwrap();
     assert_eq!(client.read(NAME).await.unwrap().unwrap().nameservers, nameservers);
 
-    assert_eq!(client.set_locked(NAME, true).await, Err(RegistrarError::Refused(422)));
+    assert_eq!(client.set_locked(NAME, true).await, Err(RegistrarError::Refused(409)));
     assert!(!client.set_locked(NAME, false).await.unwrap().locked);
     assert!(!client.read(NAME).await.unwrap().unwrap().locked);
     assert!(!client.auth_code(NAME).await.unwrap().reveal().is_empty());
