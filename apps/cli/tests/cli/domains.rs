@@ -201,7 +201,7 @@ async fn same_command_continues_an_interrupted_purchase() {
     // A background job may have completed the purchase.
     kit.buy("fail-register-after-1.com").succeeds().stderr_contains("ada has fail-register-after-1.com");
     assert_eq!((kit.registrar.orders().len(), kit.payments.net_cents(&kit.org)), (1, 1_299));
-    kit.registrar.inject(Some(RegistrarFault::refusal(422)));
+    kit.registrar.inject(Some(RegistrarFault::refusal(400)));
     kit.run(&["check", "shop.com"]).fails(7).stderr_contains("code registrar_error");
 }
 

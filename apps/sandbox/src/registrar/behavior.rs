@@ -10,7 +10,7 @@
 //! | `slow-<operation>-…` | every request takes two seconds |
 //! | `status-<operation>-<status>-…` | every request is refused with this status |
 //! | `taken-…` | the name belongs to the customer of another registrar |
-//! | `missing-…` | a check leaves the name out |
+//! | `missing-…` | a check leaves the name out, and fails with 422 if it has no other name |
 //! | `aftermarket-…` | the name is sold by its holder |
 //! | `premium-…` | the registry asks a high price |
 

@@ -148,8 +148,12 @@ impl State {
     fn check(&self, body: &Value) -> Answer {
         let names = texts(&body["domainNames"]).filter(|names| (1..=50).contains(&names.len()));
         let mut names = names.ok_or_else(|| ApiError::new(400, "domainNames must have 1 to 50 names"))?;
+        names.retain(|name| !behavior::has_word(name, "missing"));
+        if names.is_empty() {
+            return Err(ApiError::new(422, "There are no valid domains to check"));
+        }
         names.sort();
-        let results = names.iter().filter(|name| !behavior::has_word(name, "missing")).map(|name| {
+        let results = names.iter().map(|name| {
             if !self.is_available(name) {
                 return json!({ "domainName": name, "reason": "Domain is taken" });
             }

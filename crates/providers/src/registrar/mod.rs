@@ -161,14 +161,18 @@ impl RegistrarClient {
         Ok(Self { url: url.clone(), user, token, client })
     }
 
-    /// Checks names, which are in lowercase. The registrar may omit some, and returns the others in any order.
+    /// Checks names, which are in lowercase. The registrar may omit some, and returns the others in any order. It omits
+    /// names whose top-level domain it does not sell, and refuses a check that has no others with 422.
     ///
     /// # Errors
     /// Returns [`RegistrarError`].
     pub async fn check(&self, names: &[&str]) -> Result<Vec<CheckedName>> {
         let body = json(&CheckBody { domain_names: names })?;
         let exchange = self.exchange(Method::POST, &["domains:checkAvailability"], None, Some(body)).await?;
-        let CheckResponse { results } = success(&exchange)?;
+        let CheckResponse { results } = match success::<CheckResponse>(&exchange) {
+            Err(RegistrarError::Refused(422)) => return Ok(Vec::new()),
+            checked => checked?,
+        };
         let checked = results.iter().filter_map(|result| {
             let name = result.domain_name.to_ascii_lowercase();
             names.contains(&name.as_str()).then(|| offer(result).map(|offer| CheckedName { name, offer }))

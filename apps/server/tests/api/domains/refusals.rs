@@ -165,6 +165,8 @@ async fn names_that_cannot_be_bought_are_refused_before_any_charge() {
     kit.buy("taken-1.com").await.expect_error(409, "domain_unavailable");
     kit.buy("aftermarket-1.com").await.expect_error(409, "domain_unavailable");
     kit.buy("missing-1.com").await.expect_error(409, "domain_unavailable");
+    let checked = kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["missing-1.com"] })).await;
+    assert_eq!(checked.expect(200)["results"][0]["reason"], "unsupported");
     let grace = kit.app.sign_in("grace").await;
     grace.post("/v1/orgs/grace/dns/zones", json!({ "name": "grace.com" })).await.expect(200);
     grace.post("/v1/orgs/grace/dns/zones", json!({ "name": "www.below.com" })).await.expect(200);

@@ -72,6 +72,8 @@ async fn each_name_gets_its_own_offer() {
     assert_eq!(offers(&server, &names).await.unwrap(), NAMES.map(|(_, offer)| offer));
     let taken = CheckedName { name: "taken-1.com".to_owned(), offer: None };
     assert_eq!(client(&server).check(&["missing-1.com", "taken-1.com"]).await, Ok(vec![taken]));
+    assert_eq!(client(&server).check(&["missing-1.com", "missing-2.org"]).await, Ok(Vec::new()));
+    assert_eq!(server.calls().last().unwrap(), "Check missing-1.com: 422");
 }
 
 /// Prices as the registrar may write them, and the cents that they mean; `None` for a wrong shape.
