@@ -74,6 +74,7 @@ pub(super) struct State {
     requested: HashSet<(String, RegistrarOperation)>,
 }
 
+/// The JSON of a response; null for one without a body.
 type Answer = Result<Value, ApiError>;
 
 impl State {
@@ -103,6 +104,7 @@ impl State {
             return response.clone();
         }
         let response = match self.execute(call, body) {
+            Ok(Value::Null) => (204, String::new()),
             Ok(json) => (200, json.to_string()),
             Err(error) => error.response(),
         };
@@ -139,7 +141,7 @@ impl State {
                 let digest = call.digest.unwrap_or_default();
                 let index = records.iter().position(|record| record["digest"] == digest);
                 records.remove(index.ok_or_else(|| ApiError::new(404, "Not Found"))?);
-                Ok(json!({}))
+                Ok(Value::Null)
             }
         }
     }

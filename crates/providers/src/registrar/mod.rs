@@ -272,8 +272,9 @@ impl RegistrarClient {
     /// # Errors
     /// Returns [`RegistrarError`], which is [`RegistrarError::NotFound`] if there is no such record.
     pub async fn remove_ds_record(&self, name: &str, digest: &str) -> Result<()> {
-        let path = ["domains", name, "dnssec", digest];
-        self.call::<IgnoredAny>(Method::DELETE, &path, None).await.map(drop)
+        let exchange = self.exchange(Method::DELETE, &["domains", name, "dnssec", digest], None, None).await?;
+        // The registrar documents 204, which has no body.
+        if exchange.status == 204 { Ok(()) } else { success::<IgnoredAny>(&exchange).map(drop) }
     }
 
     fn order(&self, name: &str, exchange: &Exchange) -> Result<RegistrarDomain> {

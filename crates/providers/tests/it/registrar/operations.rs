@@ -54,8 +54,12 @@ async fn ds_records_are_listed_added_and_removed() {
     assert_eq!(client.add_ds_record(NAME, &record).await, Err(RegistrarError::Refused(409)));
     assert_eq!(client.ds_records(NAME).await, Ok(vec![record.clone()]));
     client.remove_ds_record(NAME, &record.digest).await.unwrap();
+    assert_eq!(server.calls().last().unwrap(), "Ds shop.com: 204");
     assert_eq!(client.remove_ds_record(NAME, &record.digest).await, Err(RegistrarError::NotFound));
     assert_eq!(client.ds_records(NAME).await, Ok(Vec::new()));
+    // The response that providers.md names.
+    server.inject(Some(RegistrarFault::Response(200, "application/json", "{}".to_owned())));
+    assert_eq!(client.remove_ds_record(NAME, &record.digest).await, Ok(()));
 }
 
 #[tokio::test]
