@@ -55,6 +55,7 @@ pub(super) struct Domain {
     pub expires_at: DateTime<Utc>,
     pub transfer_lock_expires_at: Option<DateTime<Utc>>,
     pub locked: bool,
+    auto_renew: bool,
     pub nameservers: Vec<String>,
     pub ds: Vec<Value>,
     pub registrant: String,
@@ -192,6 +193,7 @@ impl State {
             expires_at: add_years(registered_at, years),
             transfer_lock_expires_at: Some(registered_at + TRANSFER_LOCK),
             locked: body["domain"]["locked"] == true,
+            auto_renew: body["domain"]["autorenewEnabled"] == true,
             nameservers: vec!["ns1.registrar.example".to_owned(), "ns2.registrar.example".to_owned()],
             ds: Vec::new(),
             registrant: contacts["registrant"]["email"].as_str().unwrap_or_default().to_owned(),
@@ -240,11 +242,14 @@ impl State {
         let domain = self.domains.get(name).ok_or_else(|| ApiError::new(404, "Not Found"))?;
         let mut json = json!({
             "domainName": name, "createDate": time(domain.registered_at), "expireDate": time(domain.expires_at),
-            "autorenewEnabled": true, "nameservers": domain.nameservers, "renewalPrice": dollars(prices(name).1),
+            "nameservers": domain.nameservers, "renewalPrice": dollars(prices(name).1),
         });
         // The real registrar also omits members that are false.
         if domain.locked {
             json["locked"] = true.into();
+        }
+        if domain.auto_renew {
+            json["autorenewEnabled"] = true.into();
         }
         if let Some(expires_at) = domain.transfer_lock_expires_at {
             json["transferLockExpiresAt"] = time(expires_at).into();

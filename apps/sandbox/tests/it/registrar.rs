@@ -59,6 +59,17 @@ async fn page_shows_the_account_and_changes_domains() {
 }
 
 #[tokio::test]
+async fn domain_has_the_auto_renewal_of_its_registration() {
+    for (requested, shown) in [(json!(true), json!(true)), (json!(false), Value::Null), (Value::Null, Value::Null)] {
+        let sandbox = TestSandbox::start().await;
+        let mut body = registration();
+        body["domain"]["autorenewEnabled"] = requested;
+        assert_eq!(call(&sandbox, "POST", "domains", &body).await.0, 200);
+        assert_eq!(call(&sandbox, "GET", "domains/shop.com", &Value::Null).await.1["autorenewEnabled"], shown);
+    }
+}
+
+#[tokio::test]
 async fn request_completes_after_its_caller_has_left() {
     let sandbox = TestSandbox::start().await;
     sandbox.submit("/registrar", &[("fault", "hang after the effect")]).await;
