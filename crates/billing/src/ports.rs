@@ -88,7 +88,7 @@ pub struct CustomerSession {
     pub customer_id: String,
     pub expires_at: Time,
     /// The URL of the portal. It contains the token.
-    pub portal_url: String,
+    pub portal_url: Secret,
 }
 
 /// A subscription as the provider's API returns it.

@@ -73,13 +73,14 @@ pub enum Refunded {
 }
 
 /// A session of a customer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomerSession {
-    token: String,
+    /// The credential of the customer.
+    pub token: Secret,
     pub customer_id: String,
     pub expires_at: DateTime<Utc>,
     /// The URL of the portal. It contains the token.
-    pub customer_portal_url: String,
+    pub portal_url: Secret,
 }
 
 /// A subscription.
@@ -94,6 +95,14 @@ pub struct Subscription {
 #[derive(Deserialize)]
 struct Checkout {
     url: String,
+}
+
+#[derive(Deserialize)]
+struct Session {
+    token: String,
+    customer_id: String,
+    expires_at: DateTime<Utc>,
+    customer_portal_url: String,
 }
 
 #[derive(Deserialize)]
@@ -133,14 +142,6 @@ struct ErrorBody {
 
 type Result<T> = std::result::Result<T, OutboundError>;
 
-impl CustomerSession {
-    /// Returns the credential of the customer.
-    #[must_use]
-    pub fn token(&self) -> Secret {
-        Secret::new(self.token.clone())
-    }
-}
-
 impl PaymentsClient {
     /// Creates a client. `url` is the base URL with the version of the API.
     ///
@@ -178,10 +179,7 @@ impl PaymentsClient {
         ]);
         body.extend(amount);
         let created: Checkout = self.call(Method::POST, &["checkouts", ""], Some(&body.into())).await?;
-        Url::parse(&created.url)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https"))
-            .ok_or(OutboundError::NotJson)
+        parse_page_url(&created.url)
     }
 
     /// Creates a session of a customer. Returns `None` for an unknown customer.
@@ -196,7 +194,10 @@ impl PaymentsClient {
         let mut body = Map::from_iter([("external_customer_id".to_owned(), json!(external_customer_id))]);
         body.extend(return_url.map(|return_url| ("return_url".to_owned(), json!(return_url))));
         match self.call(Method::POST, &["customer-sessions", ""], Some(&body.into())).await {
-            Ok(session) => Ok(Some(session)),
+            Ok(Session { token, customer_id, expires_at, customer_portal_url }) => {
+                let portal_url = Secret::new(parse_page_url(&customer_portal_url)?.into());
+                Ok(Some(CustomerSession { token: Secret::new(token), customer_id, expires_at, portal_url }))
+            }
             // The provider's documentation states 404, but its API responds with 422.
             Err(OutboundError::Status(404 | 422)) => Ok(None),
             Err(error) => Err(error),
@@ -369,6 +370,12 @@ impl PaymentsClient {
         }
         Ok(exchange)
     }
+}
+
+/// Parses the URL of a page that a client opens.
+fn parse_page_url(url: &str) -> Result<Url> {
+    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or(OutboundError::NotJson)
 }
 
 /// Logs that no card can be charged until an operator acts. The provider enables this flag of an organization on request.

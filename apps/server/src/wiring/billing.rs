@@ -90,10 +90,10 @@ impl billing::Payments for PaymentsPort {
     ) -> Result<Option<CustomerSession>, PaymentsError> {
         let created = call(self.0.create_customer_session(&org.to_string(), return_to)).await?;
         Ok(created.map(|session| CustomerSession {
-            token: session.token(),
+            token: session.token,
             customer_id: session.customer_id,
             expires_at: Time::new(session.expires_at),
-            portal_url: session.customer_portal_url,
+            portal_url: session.portal_url,
         }))
     }
 

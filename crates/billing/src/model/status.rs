@@ -142,7 +142,9 @@ pub struct NewCheckout {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "url": "https://pay.example/checkout/co_1" })))]
 pub struct BillingPage {
     /// The URL, which is valid for one visit.
-    pub url: String,
+    #[serde(serialize_with = "reveal")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub url: Secret,
 }
 
 /// A request for the portal.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, InvalidFields, OrgId, Time};
+use kernel::{InvalidField, InvalidFields, OrgId, Secret, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -94,7 +94,7 @@ impl Billing {
         let url = payments.check_out(&checkout).await.map_err(BillingError::Unavailable)?;
         let data = json!({ "amountMicroCents": micro_cents });
         self.record(actor, Event::in_org("ai.credit.checkout", org, org, data)).await?;
-        Ok(BillingPage { url })
+        Ok(BillingPage { url: Secret::new(url) })
     }
 
     /// Turns auto top-up on or off. Cancels a top-up with the previous settings whose draft order does not exist yet.

@@ -1,7 +1,7 @@
 //! The plan of an organization.
 
 use kernel::audit::{Actor, Event};
-use kernel::{OrgId, Plan, Time};
+use kernel::{OrgId, Plan, Secret, Time};
 use serde_json::json;
 use store::{Connection, Outcome};
 
@@ -44,7 +44,7 @@ impl Billing {
         };
         let url = payments.check_out(&checkout).await.map_err(BillingError::Unavailable)?;
         self.record(actor, Event::in_org("billing.checkout", org, org, json!({ "plan": Plan::Pro }))).await?;
-        Ok(BillingPage { url })
+        Ok(BillingPage { url: Secret::new(url) })
     }
 
     /// Returns the URL of the portal, which is valid for one visit.

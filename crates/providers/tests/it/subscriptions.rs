@@ -1,15 +1,35 @@
-//! Cancellations of subscriptions, against the sandbox.
+//! Sessions of customers, and cancellations of subscriptions, against the sandbox.
 
 use kernel::Secret;
 use providers::OutboundError;
 use providers::payments::{NewCheckout, PaymentsClient};
 use sandbox::{PAYMENTS_TOKEN, PRO_PRODUCT, PaymentsServer};
+use serde_json::json;
 use url::Url;
 
 use crate::outbound::server;
 
 fn client(url: &Url) -> PaymentsClient {
     PaymentsClient::new(url, Secret::new(PAYMENTS_TOKEN.to_owned())).unwrap()
+}
+
+#[tokio::test]
+async fn session_hides_its_token_and_has_the_url_of_a_page() {
+    let provider = PaymentsServer::start(None).await;
+    provider.set_card("org_1", false);
+    let session = client(&provider.url().parse().unwrap()).create_customer_session("org_1", None).await;
+    let session = session.unwrap().unwrap();
+    assert!(session.portal_url.reveal().ends_with(session.token.reveal()));
+    assert!(!format!("{session:?}").contains(session.token.reveal()), "{session:?}");
+    for url in ["", "/portal", "javascript:alert(1)"] {
+        let body = json!({
+            "token": "polar_cst_1", "customer_id": "cus_1", "expires_at": session.expires_at, "customer_portal_url": url,
+        });
+        let body = body.to_string();
+        let response = format!("HTTP/1.1 201 .\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let session = client(&server(response, false).await).create_customer_session("org_1", None).await;
+        assert_eq!(session, Err(OutboundError::NotJson), "{url}");
+    }
 }
 
 /// The provider refuses both cancellations with the same error.
