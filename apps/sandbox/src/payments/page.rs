@@ -20,7 +20,7 @@ impl Payments {
             ("GET", ["checkouts", id]) => self.checkout(id, None),
             ("POST", ["checkouts", id]) => self.buy(id, request.parameter("action"), request.parameter("email")),
             ("GET", ["portal", token]) => self.portal(token),
-            ("POST", ["portal", token]) => self.change(token, request.parameter("action")),
+            ("POST", ["portal", token]) => self.change(token, request),
             _ => None,
         };
         found.unwrap_or_else(|| Response::new(404, "text/plain; charset=utf-8", "This page does not exist."))
@@ -102,8 +102,8 @@ impl Payments {
                     true => ("resume", "Resume"),
                     false => ("cancel", "Cancel"),
                 };
-                html.raw("<form method=post><button name=action value=").raw(value).raw(">").raw(text);
-                html.raw("</button></form>");
+                html.raw("<form method=post><input type=hidden name=subscription value=\"").text(&subscription.id);
+                html.raw("\"><button name=action value=").raw(value).raw(">").raw(text).raw("</button></form>");
             }
         }
         html.raw("<h2>Receipts</h2><ul>");
@@ -119,7 +119,8 @@ impl Payments {
         Some(page("Customer portal", &html))
     }
 
-    fn change(&self, token: &str, action: &str) -> Option<Response> {
+    fn change(&self, token: &str, request: &Request) -> Option<Response> {
+        let (action, subscription) = (request.parameter("action"), request.parameter("subscription"));
         let event = {
             let state = &mut *self.state();
             let customer = state.portals.get(token)?.customer.clone();
@@ -136,8 +137,8 @@ impl Payments {
             match cancel {
                 None => None,
                 Some(cancel) => {
-                    let mut all = state.subscriptions.iter().rev();
-                    let id = all.find(|found| found.customer == customer)?.id.clone();
+                    let mut all = state.subscriptions.iter();
+                    let id = all.find(|found| found.customer == customer && found.id == subscription)?.id.clone();
                     state.schedule(&id, cancel)
                 }
             }

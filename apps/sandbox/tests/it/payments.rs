@@ -155,11 +155,24 @@ async fn email_selects_the_customer() {
     }
 }
 
+fn session() -> Value {
+    json!({ "external_customer_id": "org_1", "return_url": "http://app/billing" })
+}
+
+/// Creates a session of the customer. Returns the path of the portal, and the ids of the subscriptions on its page.
+async fn portal(sandbox: &TestSandbox) -> (String, Vec<String>) {
+    let (status, created) = call(sandbox, "POST", "/customer-sessions/", &session()).await;
+    assert_eq!(status, 201);
+    let portal = created["customer_portal_url"].as_str().unwrap().strip_prefix(&sandbox.base).unwrap().to_owned();
+    let page = sandbox.text(&portal).await;
+    let ids = page.split("name=subscription value=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+    (portal, ids.collect())
+}
+
 #[tokio::test]
 async fn customer_uses_the_portal() {
     let sandbox = TestSandbox::start().await;
-    let session = json!({ "external_customer_id": "org_1", "return_url": "http://app/billing" });
-    assert_eq!(call(&sandbox, "POST", "/customer-sessions/", &session).await.0, 422);
+    assert_eq!(call(&sandbox, "POST", "/customer-sessions/", &session()).await.0, 422);
     for (product, amount, methods) in [(CREDIT_PRODUCT, json!(500), 0), (PRO_PRODUCT, Value::Null, 1)] {
         let checkout = check_out(&sandbox, product, amount).await;
         sandbox.submit(&checkout, &[("action", "pay")]).await;
@@ -167,9 +180,7 @@ async fn customer_uses_the_portal() {
         let saved = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
         assert_eq!(saved["items"].as_array().unwrap().len(), methods, "{product}");
     }
-    let (status, created) = call(&sandbox, "POST", "/customer-sessions/", &session).await;
-    assert_eq!(status, 201);
-    let portal = created["customer_portal_url"].as_str().unwrap().strip_prefix(&sandbox.base).unwrap().to_owned();
+    let (portal, subscriptions) = portal(&sandbox).await;
     let page = sandbox.text(&portal).await;
     for shown in ["$5.00", "$20.00", "card: works", "renews", "http://app/billing"] {
         assert!(page.contains(shown), "{shown}: {page}");
@@ -181,11 +192,28 @@ async fn customer_uses_the_portal() {
         ("card", "card: works"),
         ("remove", "card: none"),
     ] {
-        sandbox.submit(&portal, &[("action", action)]).await;
+        sandbox.submit(&portal, &[("action", action), ("subscription", subscriptions[0].as_str())]).await;
         assert!(sandbox.text(&portal).await.contains(shown), "{action}");
     }
     let methods = call(&sandbox, "GET", "/customers/external/org_1/payment-methods", &json!({})).await.1;
     assert_eq!(methods["items"], json!([]));
+}
+
+#[tokio::test]
+async fn portal_changes_the_subscription_of_the_button() {
+    let sandbox = TestSandbox::start().await;
+    for _ in 0..2 {
+        let checkout = check_out(&sandbox, PRO_PRODUCT, Value::Null).await;
+        sandbox.submit(&checkout, &[("action", "pay")]).await;
+    }
+    let (portal, subscriptions) = portal(&sandbox).await;
+    let cancel =
+        async |id: &str| sandbox.submit(&portal, &[("action", "cancel"), ("subscription", id)]).await.status().as_u16();
+    assert_eq!((cancel(&subscriptions[0]).await, cancel("unknown").await), (302, 404));
+    for (id, is_canceled) in [(&subscriptions[0], true), (&subscriptions[1], false)] {
+        let (_, found) = call(&sandbox, "GET", &format!("/subscriptions/{id}"), &json!({})).await;
+        assert_eq!(found["cancel_at_period_end"], is_canceled, "{id}");
+    }
 }
 
 /// Buys the plan, and returns a request for an order of 1,299 cents.
