@@ -75,11 +75,14 @@ impl Payments {
 
     fn buy(&self, id: &str, action: &str, email: &str) -> Option<Response> {
         match action {
-            "pay" => self.pay(id, Some(email).filter(|email| !email.is_empty())).map(Response::redirect),
+            "pay" => {
+                let paid = self.pay(id, Some(email).filter(|email| !email.is_empty())).map(Response::redirect);
+                paid.or_else(|| self.checkout(id, Some("The email is not accepted, or the checkout is not open.")))
+            }
             "decline" => self.checkout(id, Some("The card was declined.")),
             "abandon" => {
-                self.state().close(id)?;
-                self.checkout(id, None)
+                let closed = self.state().close(id);
+                self.checkout(id, closed.is_none().then_some("The checkout is not open."))
             }
             _ => None,
         }
