@@ -131,7 +131,8 @@ fn is_local(name: &Name) -> bool {
 
 /// Parses an absolute name.
 pub(super) fn parse_name(text: &str) -> Result<Name, InvalidRecord> {
-    let mut name = Name::from_ascii(text.trim()).map_err(|_| InvalidRecord("a name"))?;
+    let name = Some(text.trim()).filter(|name| !name.is_empty()).and_then(|name| Name::from_ascii(name).ok());
+    let mut name = name.ok_or(InvalidRecord("a name"))?;
     name.set_fqdn(true);
     Ok(name)
 }

@@ -4,7 +4,7 @@ use crate::html::{Html, page};
 use crate::http::{Request, Response};
 use crate::systems::Systems;
 
-const TYPES: [&str; 7] = ["TXT", "CNAME", "A", "AAAA", "MX", "NS", "SOA"];
+const TYPES: [&str; 8] = ["TXT", "CNAME", "A", "AAAA", "MX", "NS", "SOA", "CAA"];
 
 pub(super) fn list(systems: &Systems, fault: Option<&str>) -> Response {
     let mut html = Html::default();
@@ -25,14 +25,16 @@ pub(super) fn list(systems: &Systems, fault: Option<&str>) -> Response {
     for kind in TYPES {
         html.raw("<option>").text(kind);
     }
-    html.raw("</select></label><label>Data <input name=data required></label><button>Add</button></form>");
+    html.raw("</select></label><label>Data <input name=data></label><button>Add</button></form>");
     page("DNS records", &html)
 }
 
-/// Adds the record of the form. A form without data removes all records of the name and type.
+/// Adds the record of the form. A form without the field `data` removes all records of the name and type. An empty field
+/// is the data of a CAA record that forbids every certificate authority.
 pub(super) fn change(systems: &Systems, request: &Request) -> Response {
     let (name, kind, data) = (request.parameter("name"), request.parameter("type"), request.parameter("data"));
-    let changed = if data.is_empty() { systems.dns.remove(name, kind) } else { systems.dns.add(name, kind, data) };
+    let adds = request.parameter_names().any(|name| name == "data");
+    let changed = if adds { systems.dns.add(name, kind, data) } else { systems.dns.remove(name, kind) };
     match changed {
         Ok(()) => Response::redirect("/dns"),
         Err(fault) => list(systems, Some(&fault.to_string())),

@@ -72,7 +72,7 @@ async fn records_can_be_added_looked_up_and_removed() {
     assert_eq!((added.status().as_u16(), header(&added, "location").as_str()), (302, "/dns"));
     assert!(sandbox.text("/dns").await.contains("<td>_svc.shop.example.<td>TXT<td>svc-proof=&lt;1&gt;"));
     assert_eq!(lookup().await, 1);
-    for wrong in [("type", "A"), ("type", "MX"), ("name", "a..b")] {
+    for wrong in [("type", "A"), ("type", "MX"), ("name", "a..b"), ("name", "")] {
         let fields = record.map(|field| if field.0 == wrong.0 { wrong } else { field });
         let page = sandbox.submit("/dns", &fields).await.text().await.unwrap();
         assert!(page.contains("of the record is invalid"), "{wrong:?}: {page}");
@@ -80,4 +80,13 @@ async fn records_can_be_added_looked_up_and_removed() {
     sandbox.submit("/dns", &record[..2]).await;
     assert_eq!(lookup().await, 0);
     assert!(sandbox.text("/").await.contains("0 records"));
+
+    assert!(sandbox.text("/dns").await.contains("<option>CAA"));
+    let caa = |data| [("name", "shop.example"), ("type", "CAA"), ("data", data)];
+    for data in ["ca.example", ""] {
+        assert_eq!(sandbox.submit("/dns", &caa(data)).await.status(), 302, "{data}");
+    }
+    assert_eq!(sandbox.text("/dns").await.matches("<td>CAA<td>").count(), 2);
+    sandbox.submit("/dns", &caa("")[..2]).await;
+    assert_eq!(sandbox.text("/dns").await.matches("<td>CAA<td>").count(), 0);
 }
