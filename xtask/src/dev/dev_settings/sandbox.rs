@@ -88,7 +88,6 @@ impl Sandbox {
         let root = workspace::root()?;
         let file = |path: &str| root.join(path).display().to_string();
         let url = |path: &str| format!("{}{path}", base_url(self.http));
-        let page = |path: &str| format!("{}{path}", self.url());
         let (dns, smtp) = (reachable_address(self.dns).to_string(), reachable_address(self.smtp));
         let mut settings = vec![
             ("SVC_SANDBOX_URL", self.url()),
@@ -102,14 +101,14 @@ impl Sandbox {
             ("SVC_MAILHOOK_CA", file("apps/sandbox/keys/authority.pem")),
             ("SVC_CODEHOST_CLIENT_ID", "svc-client".into()),
             ("SVC_CODEHOST_CLIENT_SECRET", "svc-client-hush".into()),
-            ("SVC_CODEHOST_AUTHORIZE_URL", page("/login/oauth/authorize")),
+            ("SVC_CODEHOST_AUTHORIZE_URL", format!("{}/login/oauth/authorize", self.url())),
             ("SVC_CODEHOST_TOKEN_URL", url("/login/oauth/access_token")),
             ("SVC_CODEHOST_USER_URL", url("/user")),
             // `svc login` listens for the redirect on an arbitrary loopback port.
             ("SVC_CODEHOST_REDIRECTS", format!("{api},{dashboard},http://127.0.0.1")),
             ("SVC_LENDING_URL", url("/lending")),
             ("SVC_LENDING_SECRET", "whsec_c2FuZGJveCBsZW5kaW5nIHNlY3JldA==".into()),
-            ("SVC_PAYMENTS_URL", page("/polar/v1")),
+            ("SVC_PAYMENTS_URL", url("/polar/v1")),
             ("SVC_PAYMENTS_TOKEN", "polar_oat_sandbox".into()),
             ("SVC_PAYMENTS_WEBHOOK_SECRET", "polar_whs_sandbox".into()),
             ("SVC_PAYMENTS_PRO_PRODUCT", "c2d3a1b0-0000-4000-8000-000000000001".into()),
@@ -135,5 +134,40 @@ impl Sandbox {
             }));
         }
         Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The other programs call the sandbox at its listeners.
+    #[test]
+    fn only_addresses_for_browsers_have_the_configured_url() {
+        let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let sandbox = Sandbox {
+            http: listen(1),
+            url: Some("https://box.example/".to_owned()),
+            smtp: listen(2),
+            sns: listen(3),
+            dns: listen(4),
+            s3: listen(5),
+        };
+        let settings = sandbox.settings("http://api.example", "http://dashboard.example").unwrap();
+        let for_browsers = settings.iter().filter(|(_, value)| value.starts_with("https://box.example"));
+        let mut names: Vec<_> = for_browsers.map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "SVC_CODEHOST_AUTHORIZE_URL",
+                "SVC_NODE_AUTH_CODEHOST_AUTHORIZE_URL",
+                "SVC_NODE_AUTH_MESSENGER_AUTHORIZE_URL",
+                "SVC_NODE_AUTH_MESSENGER_ISSUER",
+                "SVC_NODE_AUTH_WEBACCOUNT_AUTHORIZE_URL",
+                "SVC_NODE_AUTH_WEBACCOUNT_ISSUER",
+                "SVC_SANDBOX_URL",
+            ]
+        );
     }
 }
