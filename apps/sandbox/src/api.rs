@@ -34,8 +34,9 @@ impl Api {
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         let client = Client::builder().tls_backend_preconfigured(tls).timeout(Duration::from_secs(10));
-        // A followed redirect would turn the POST of a webhook into a GET.
-        let client = client.redirect(Policy::none()).build().unwrap();
+        // A proxy of the environment cannot reach a service on this machine. A followed redirect would turn the POST of a
+        // webhook into a GET.
+        let client = client.no_proxy().redirect(Policy::none()).build().unwrap();
         Self { base: base.trim_end_matches('/').to_owned(), client }
     }
 
