@@ -38,6 +38,9 @@ pub struct Sandbox {
 #[derive(Debug)]
 struct TemporaryDir(PathBuf);
 
+/// The number of received mails that are kept.
+const MAX_MAILS: usize = 100;
+
 /// The bucket that exists at the start.
 const BUCKET: &str = "objects";
 
@@ -48,7 +51,7 @@ impl Sandbox {
     /// Returns an error if an address is in use or not local, or the folder of the S3 server cannot be used.
     pub async fn start(config: &Config) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen).await?;
-        let smtp = SmtpServer::start_on(config.smtp_listen, Encryption::None, None).await?;
+        let smtp = SmtpServer::start_on(config.smtp_listen, Encryption::None, None, MAX_MAILS).await?;
         let dns = DnsServer::start_on(config.dns_listen).await?;
         if let Some(nameserver) = config.dns_nameserver {
             dns.delegate_to(nameserver);

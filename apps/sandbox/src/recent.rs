@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// The limit of each list of webhooks and of requests.
-pub(crate) const MAX_RECENT: usize = 1000;
+/// The default limit of a list, such as the webhooks and the requests of a system.
+const MAX_RECENT: usize = 1000;
 
 /// The newest items, up to a limit.
 #[derive(Debug)]
@@ -11,6 +11,12 @@ pub(crate) struct Recent<T> {
     items: VecDeque<T>,
     limit: usize,
     removed: usize,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self::new(MAX_RECENT)
+    }
 }
 
 impl<T> Recent<T> {
@@ -25,7 +31,17 @@ impl<T> Recent<T> {
             self.removed += 1;
         }
         self.items.push_back(item);
-        self.removed + self.items.len() - 1
+        self.added() - 1
+    }
+
+    /// Returns the number of items that were added, including those that were removed.
+    pub fn added(&self) -> usize {
+        self.removed + self.items.len()
+    }
+
+    /// Returns the item with this number, unless it was removed.
+    pub fn get(&self, number: usize) -> Option<&T> {
+        self.items.get(number.checked_sub(self.removed)?)
     }
 
     /// Returns the item with this number, unless it was removed.
@@ -36,6 +52,11 @@ impl<T> Recent<T> {
     /// Returns the items, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.items.iter()
+    }
+
+    /// Returns the items with their numbers, oldest first.
+    pub fn numbered(&self) -> impl DoubleEndedIterator<Item = (usize, &T)> {
+        self.items.iter().enumerate().map(move |(index, item)| (self.removed + index, item))
     }
 
     /// Returns the items, oldest first.

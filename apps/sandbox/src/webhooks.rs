@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::api::Api;
 use crate::html::Html;
-use crate::recent::{MAX_RECENT, Recent};
+use crate::recent::Recent;
 
 /// The pauses between the attempts of a delivery.
 const PAUSES: [Duration; 4] =
@@ -62,7 +62,7 @@ impl Webhooks {
         headers: impl Fn(&Delivery) -> Result<Headers, &'static str> + Send + 'static,
         should_retry: fn(u16) -> bool,
     ) -> Self {
-        let state = QueueState { deliveries: Recent::new(MAX_RECENT), due: VecDeque::new(), is_held: false };
+        let state = QueueState { deliveries: Recent::default(), due: VecDeque::new(), is_held: false };
         let queue = Arc::new(Queue { state: Mutex::new(state), changed: Notify::new() });
         let task = url.map(|url| {
             let queue = Arc::clone(&queue);

@@ -13,6 +13,7 @@ use url::Url;
 use crate::html::Html;
 use crate::http::{self, Request, Response};
 use crate::oauth::{Account, Grants, ResponseFault, SignInPage, TokenError, github, redirect_back};
+use crate::recent::Recent;
 use user::Users;
 
 /// The registered client.
@@ -109,10 +110,10 @@ impl CodeHostServer {
         };
     }
 
-    /// Returns the method and path of every request so far.
+    /// Returns the method and path of the last requests, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
-        self.host.state().requested.clone()
+        self.host.state().requested.iter().cloned().collect()
     }
 }
 
@@ -131,7 +132,7 @@ struct State {
     browser_user: Value,
     denies: bool,
     faults: HashMap<Endpoint, ResponseFault>,
-    requested: Vec<String>,
+    requested: Recent<String>,
     /// The number of codes and tokens so far.
     minted: usize,
     grants: Grants<Value>,
@@ -145,7 +146,7 @@ impl CodeHost {
             users,
             denies: false,
             faults: HashMap::new(),
-            requested: Vec::new(),
+            requested: Recent::default(),
             minted: 0,
             grants: Grants::default(),
         };

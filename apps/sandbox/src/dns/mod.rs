@@ -50,6 +50,9 @@ pub struct DnsServer {
     tasks: [AbortHandle; 2],
 }
 
+/// The maximum number of names and types whose queries are counted.
+const MAX_COUNTED: usize = 10_000;
+
 #[derive(Debug, Default)]
 struct State {
     zone: Zone,
@@ -257,6 +260,10 @@ impl State {
     /// Counts a request. Returns the nameserver to which it must be forwarded.
     fn begin(&mut self, request: &Message) -> Option<SocketAddr> {
         let query = request.queries.first()?;
+        // Only tests read the counts, and they query fewer names.
+        if self.queries.len() == MAX_COUNTED {
+            self.queries.clear();
+        }
         *self.queries.entry((query.name().clone(), query.query_type())).or_default() += 1;
         self.nameserver.filter(|_| self.fault.is_none() && self.zone.is_delegated(query))
     }

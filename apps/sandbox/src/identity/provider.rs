@@ -12,6 +12,7 @@ use super::person::{Person, people};
 use super::{IdTokenFault, IdentityProvider, PATH, page};
 use crate::http::{Request, Response};
 use crate::oauth::{Grants, TokenError, github, redirect_back};
+use crate::recent::Recent;
 use crate::sessions::random_text;
 use crate::values::stable_id;
 
@@ -33,7 +34,7 @@ pub(super) struct State {
     pub people: Vec<Person>,
     /// The fault of every request.
     pub fault: Option<IdentityFault>,
-    pub requested: Vec<String>,
+    pub requested: Recent<String>,
     /// Whether clients must authenticate with HTTP Basic, and not in the body.
     pub requires_basic: bool,
     key: SigningKey,
@@ -56,7 +57,7 @@ impl Provider {
             clients: Clients::default(),
             people: people(provider),
             fault: None,
-            requested: Vec::new(),
+            requested: Recent::default(),
             requires_basic: false,
             key: if provider == IdentityProvider::Messenger { SigningKey::es256() } else { SigningKey::rs256() },
             grants: Grants::default(),

@@ -84,9 +84,9 @@ impl IdentityServer {
         self.identity.provider(provider).renew_key();
     }
 
-    /// Returns the method and path of every request so far that an app's platform sent to a provider.
+    /// Returns the method and path of the last requests that an app's platform sent to a provider, oldest first.
     #[must_use]
     pub fn requests(&self, provider: IdentityProvider) -> Vec<String> {
-        self.identity.provider(provider).state().requested.clone()
+        self.identity.provider(provider).state().requested.iter().cloned().collect()
     }
 }

@@ -33,12 +33,12 @@ pub(super) fn list(systems: &Systems, result: Option<Result<String, String>>) ->
     html.raw("</form><p>The mail server at ").text(&systems.mx.to_string()).raw(" receives it.</p>");
     html.raw("<h2>Received mail</h2>");
     let received = systems.smtp.mails();
-    if received.is_empty() {
+    if received.added() == 0 {
         html.raw("<p>No mail yet.</p>");
         return page("Mail", &html);
     }
     html.raw("<table><tr><th>To<th>Subject<th>Date");
-    for (index, mail) in received.iter().enumerate().rev() {
+    for (index, mail) in received.numbered().rev() {
         let (number, message) = (index + 1, parse(mail));
         html.raw("<tr><td>").text(&mail.to.join(", ")).raw("<td>").link(&format!("/mail/{number}"), subject(&message));
         html.raw("<td>").text(&date(&message));

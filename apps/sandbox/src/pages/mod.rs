@@ -42,7 +42,7 @@ fn invite(token: &str) -> Response {
 fn home(systems: &Systems) -> Response {
     let mut html = Html::default();
     html.raw("<p>This program simulates the external systems for development. It keeps everything except objects in memory.</p>");
-    html.raw("<h2>Mail</h2><p>").link("/mail", &format!("{} received", systems.smtp.mails().len()));
+    html.raw("<h2>Mail</h2><p>").link("/mail", &format!("{} received", systems.smtp.mails().added()));
     html.raw(" by SMTP at ")
         .text(&systems.smtp.address().to_string())
         .raw(". There you also send mail to projects.</p>");

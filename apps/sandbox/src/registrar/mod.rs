@@ -291,10 +291,10 @@ impl RegistrarServer {
         self.registrar.fault.receiver_count()
     }
 
-    /// Returns the requests so far, oldest first: the operation, the domain and the status.
+    /// Returns the last requests, oldest first: the operation, the domain and the status.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
-        self.registrar.state().calls.clone()
+        self.registrar.state().calls.iter().cloned().collect()
     }
 
     /// Returns the registrations and renewals so far, oldest first.

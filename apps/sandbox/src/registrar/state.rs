@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::behavior::{self, Behavior};
 use super::{Call, RegistrarOperation, is_authorized};
 use crate::http::Request;
+use crate::recent::Recent;
 use crate::sessions::random_text;
 use crate::values::{new_id, now};
 
@@ -69,7 +70,7 @@ pub(super) struct State {
     /// The names of other registrars' customers.
     pub taken: BTreeSet<String>,
     pub orders: Vec<RegistrarOrder>,
-    pub calls: Vec<String>,
+    pub calls: Recent<String>,
     /// The responses to registrations, including refusals, by their idempotency keys.
     responses: HashMap<String, (u16, String)>,
     requested: HashSet<(String, RegistrarOperation)>,

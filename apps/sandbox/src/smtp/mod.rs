@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::certificate::Certificate;
 use crate::listener::accept;
+use crate::recent::Recent;
 use session::serve;
 
 /// The encryption that a server offers.
@@ -89,7 +90,7 @@ pub(super) struct Server {
     pub certificate: Certificate,
     pub credentials: Option<(String, String)>,
     pub fault: watch::Sender<Option<SmtpFault>>,
-    pub received: watch::Sender<Vec<ReceivedMail>>,
+    pub received: watch::Sender<Recent<ReceivedMail>>,
     /// The number of sessions that ended with QUIT.
     pub quits: watch::Sender<usize>,
 }
@@ -100,7 +101,7 @@ impl SmtpServer {
     /// # Panics
     /// Panics if no port is free.
     pub async fn start(encryption: Encryption) -> Self {
-        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, None).await.unwrap()
+        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, None, usize::MAX).await.unwrap()
     }
 
     /// Starts a server that requires these credentials on a free port.
@@ -109,10 +110,10 @@ impl SmtpServer {
     /// Panics if no port is free.
     pub async fn start_with_auth(encryption: Encryption, user: &str, password: &str) -> Self {
         let credentials = Some((user.to_owned(), password.to_owned()));
-        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, credentials).await.unwrap()
+        Self::start_on((Ipv4Addr::LOCALHOST, 0).into(), encryption, credentials, usize::MAX).await.unwrap()
     }
 
-    /// Starts a server on this address. Port 0 selects a free port.
+    /// Starts a server on this address, which keeps this many mails. Port 0 selects a free port.
     ///
     /// # Errors
     /// Returns an error if the address is in use or not local.
@@ -120,8 +121,9 @@ impl SmtpServer {
         address: SocketAddr,
         encryption: Encryption,
         credentials: Option<(String, String)>,
+        max_mails: usize,
     ) -> io::Result<Self> {
-        let (certificate, received) = (Certificate::generate(), watch::Sender::new(Vec::new()));
+        let (certificate, received) = (Certificate::generate(), watch::Sender::new(Recent::new(max_mails)));
         let server = Server {
             encryption,
             certificate,
@@ -167,16 +169,16 @@ impl SmtpServer {
     /// Returns the mails received so far, oldest first.
     #[must_use]
     pub fn received(&self) -> Vec<ReceivedMail> {
-        self.mails().clone()
+        self.mails().iter().cloned().collect()
     }
 
-    /// Returns the mails received so far without a copy. While the result exists, the server receives no other mail.
-    pub(crate) fn mails(&self) -> watch::Ref<'_, Vec<ReceivedMail>> {
+    /// Returns the kept mails without a copy. While the result exists, the server receives no other mail.
+    pub(crate) fn mails(&self) -> watch::Ref<'_, Recent<ReceivedMail>> {
         self.server.received.borrow()
     }
 
-    /// Returns a receiver of the list of mails received so far. The list changes with each mail.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Vec<ReceivedMail>> {
+    /// Returns a receiver of the list of kept mails. The list changes with each mail.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Recent<ReceivedMail>> {
         self.server.received.subscribe()
     }
 
@@ -186,10 +188,10 @@ impl SmtpServer {
     /// Panics after 30 seconds.
     pub async fn wait_for(&self, count: usize) -> Vec<ReceivedMail> {
         let mut received = self.server.received.subscribe();
-        let enough = received.wait_for(|mails| mails.len() >= count);
+        let enough = received.wait_for(|mails| mails.added() >= count);
         match tokio::time::timeout(Duration::from_secs(30), enough).await {
-            Ok(mails) => mails.unwrap().clone(),
-            Err(_) => panic!("received {} of {count} mails", self.mails().len()),
+            Ok(mails) => mails.unwrap().iter().cloned().collect(),
+            Err(_) => panic!("received {} of {count} mails", self.mails().added()),
         }
     }
 

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 use super::{Encryption, ReceivedMail, Server, SmtpFault};
 use crate::values::new_id;
+
+/// The maximum size of a mail. It is larger than those that the platform sends.
+const MAX_MAIL_BYTES: usize = 25 << 20;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -165,29 +168,43 @@ impl Session {
     /// Handles DATA. Returns whether the session continues.
     async fn data(&mut self) -> io::Result<bool> {
         self.respond("354 End with a dot").await?;
-        let mut raw = Vec::new();
+        let (mut raw, mut is_too_large, mut is_line_start) = (Vec::new(), false, true);
         loop {
             let start = raw.len();
-            if self.stream.read_until(b'\n', &mut raw).await? == 0 {
+            // A longer line is read in parts.
+            let mut part = (&mut self.stream).take(MAX_MAIL_BYTES as u64 + 1);
+            if part.read_until(b'\n', &mut raw).await? == 0 {
                 return Ok(false);
             }
             match raw.get(start..) {
-                Some(b".\r\n") => {
+                Some(b".\r\n") if is_line_start => {
                     raw.truncate(start);
                     break;
                 }
-                Some([b'.', ..]) => drop(raw.remove(start)),
+                Some([b'.', ..]) if is_line_start => drop(raw.remove(start)),
                 _ => {}
             }
+            is_line_start = raw.ends_with(b"\n");
+            if raw.len() > MAX_MAIL_BYTES {
+                is_too_large = true;
+                raw.clear();
+            }
         }
-        if let Some(SmtpFault::Message(answer)) = self.fault {
+        let refusal = match self.fault {
+            _ if is_too_large => Some("552 5.3.4 The mail is too large"),
+            Some(SmtpFault::Message(answer)) => Some(answer),
+            _ => None,
+        };
+        if let Some(answer) = refusal {
             self.respond(answer).await?;
             return Ok(true);
         }
         let (from, to) = (self.from.take().unwrap_or_default(), std::mem::take(&mut self.to));
         let id = new_id();
         let mail = ReceivedMail { id: id.clone(), from, to, raw, encrypted: self.encrypted, utf8: self.utf8 };
-        self.server.received.send_modify(|mails| mails.push(mail));
+        self.server.received.send_modify(|mails| {
+            mails.push(mail);
+        });
         match self.fault {
             Some(SmtpFault::DropAfterMessage) => return Ok(false),
             Some(SmtpFault::HangAfterMessage) => pending().await,

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::certificate::Certificate;
 use crate::http::{self, Request, Response};
-use crate::recent::{MAX_RECENT, Recent};
+use crate::recent::Recent;
 use crate::sessions::random_text;
 use crate::smtp::SmtpServer;
 use crate::values::new_id;
@@ -116,7 +116,7 @@ impl SnsServer {
     /// Returns an error if the address is in use or not local.
     pub async fn start_on(address: SocketAddr, hook_url: Option<String>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        let state = State { version: "2", token: random_text(), requests: Recent::new(MAX_RECENT) };
+        let state = State { version: "2", token: random_text(), requests: Recent::default() };
         let (subscription, current) = watch::channel(Subscription::Pending);
         let service = Arc::new(Service {
             certificate: Certificate::generate_with_known_authority(),
@@ -217,11 +217,16 @@ impl SnsServer {
     /// Does not panic.
     pub fn report_outcomes(&self, smtp: &SmtpServer) {
         let (service, mut received) = (Arc::clone(&self.service), smtp.subscribe());
-        let mut reported = received.borrow_and_update().len();
+        let mut reported = received.borrow_and_update().added();
         self.tasks.lock().unwrap().spawn(async move {
             while received.changed().await.is_ok() {
-                let mails = received.borrow_and_update()[reported..].to_vec();
-                reported += mails.len();
+                let mails: Vec<_> = {
+                    let kept = received.borrow_and_update();
+                    let new = kept.numbered().filter(|(number, _)| *number >= reported);
+                    let mails = new.map(|(_, mail)| mail.clone()).collect();
+                    reported = kept.added();
+                    mails
+                };
                 if *service.subscription.borrow() == Subscription::Pending {
                     service.subscribe();
                 }
@@ -237,7 +242,7 @@ impl SnsServer {
         self.service.fault.send_replace(fault);
     }
 
-    /// Returns the paths and the queries of the requests to the service so far.
+    /// Returns the paths and the queries of the last requests to the service.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.service.state().requests.iter().cloned().collect()

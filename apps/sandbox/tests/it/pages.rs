@@ -50,6 +50,29 @@ async fn received_mail_can_be_listed_and_read() {
     assert!(sandbox.text("/").await.contains("2 received"));
 }
 
+#[tokio::test]
+async fn newest_mails_are_kept() {
+    let sandbox = TestSandbox::start().await;
+    for number in 1..=101 {
+        sandbox.send("ada@code.example", &format!("Subject: mail {number}\n\nx")).await;
+    }
+    let list = sandbox.text("/mail").await;
+    assert_eq!(list.matches("href=\"/mail/").count(), 100, "{list}");
+    assert_eq!(sandbox.get("/mail/1").await.status(), 404);
+    assert!(sandbox.text("/mail/101").await.contains("mail 101"));
+    // The outcome of each mail is reported.
+    sandbox.wait_for("/sns", "<td>Notification", 101).await;
+
+    let line = format!("{}\n", "x".repeat(1022));
+    // The end of a long line is not the end of the mail.
+    for large in [line.repeat(25 << 10), format!("{}.\n", "x".repeat((25 << 20) + 1))] {
+        let refused = sandbox.send_to(&["ada@code.example"], &large).await;
+        assert!(refused.contains("552 5.3.4 ") && !refused.contains("503 "), "{refused}");
+    }
+    sandbox.send("ada@code.example", &line.repeat(24 << 10)).await;
+    assert!(sandbox.text("/").await.contains("102 received"));
+}
+
 /// Returns the number of TXT records of a name.
 async fn txt_records(sandbox: &TestSandbox, name: &str) -> usize {
     let mut query = Message::query();
