@@ -254,8 +254,11 @@ impl RegistrarClient {
     /// # Errors
     /// Returns [`RegistrarError`].
     pub async fn ds_records(&self, name: &str) -> Result<Vec<DsRecord>> {
-        let DsResponse { dnssec } = self.call(Method::GET, &["domains", name, "dnssec"], None).await?;
-        Ok(dnssec)
+        match self.call::<DsResponse>(Method::GET, &["domains", name, "dnssec"], None).await {
+            // The registrar does not document its response for a domain without DS records.
+            Err(RegistrarError::NotFound) => self.read(name).await?.map(|_| Vec::new()).ok_or(RegistrarError::NotFound),
+            listed => listed.map(|DsResponse { dnssec }| dnssec),
+        }
     }
 
     /// Adds a DS record.

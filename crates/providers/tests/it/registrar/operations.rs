@@ -60,6 +60,12 @@ async fn ds_records_are_listed_added_and_removed() {
     // The response that providers.md names.
     server.inject(Some(RegistrarFault::Response(200, "application/json", "{}".to_owned())));
     assert_eq!(client.remove_ds_record(NAME, &record.digest).await, Ok(()));
+
+    // A 404 for a domain in the account means that it has no DS records.
+    server.inject_into(RegistrarOperation::Ds, RegistrarFault::refusal(404));
+    assert_eq!(client.ds_records(NAME).await, Ok(Vec::new()));
+    server.transfer_away(NAME);
+    assert_eq!(client.ds_records(NAME).await, Err(RegistrarError::NotFound));
 }
 
 #[tokio::test]
