@@ -78,8 +78,8 @@ pub trait ClaimRepository {
     /// Finds the claim of a custom hostname.
     async fn claim_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Claim>>;
 
-    /// Leases up to `limit` due claims until `lease_expires_at`. Other workers skip leased claims.
-    async fn claims_lease_due(&mut self, now: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>>;
+    /// Leases up to `limit` claims that are due at `due_at` until `lease_expires_at`. Other workers skip leased claims.
+    async fn claims_lease_due(&mut self, due_at: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>>;
 
     /// Makes a batch of the organization's custom hostnames due that are equal to or below a domain, and not due yet.
     /// Begins after the name `after`. Returns the names.
@@ -185,14 +185,15 @@ impl ClaimRepository for Connection {
         found.map(Claim::try_from).transpose()
     }
 
-    async fn claims_lease_due(&mut self, now: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>> {
+    async fn claims_lease_due(&mut self, due_at: Time, lease_expires_at: Time, limit: i64) -> Result<Vec<Claim>> {
         // With `ARRAY(…)`, Postgres evaluates the limit only once.
         let lease = diesel::sql_query(
             "UPDATE projects.hostnames SET next_check_at = $2 WHERE name = ANY (ARRAY( \
                 SELECT name FROM projects.hostnames WHERE kind = 'custom' AND next_check_at <= $1 \
                 ORDER BY next_check_at LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING name",
         );
-        let lease = lease.bind::<Timestamptz, _>(now).bind::<Timestamptz, _>(lease_expires_at).bind::<BigInt, _>(limit);
+        let lease =
+            lease.bind::<Timestamptz, _>(due_at).bind::<Timestamptz, _>(lease_expires_at).bind::<BigInt, _>(limit);
         let leased: Vec<Name> = Prepared(lease).load(self).await?;
         let names: Vec<String> = leased.into_iter().map(|row| row.name).collect();
         let found = claims().filter(hostnames::name.eq_any(names)).load::<ClaimTuple>(self).await?;

@@ -114,17 +114,19 @@ impl Projects {
         }
     }
 
-    /// Verifies all due hostnames. The background job runs this every minute; concurrent runs share the work.
+    /// Verifies the hostnames that are due at its start. The background job runs this every minute; concurrent runs
+    /// share the work.
     ///
     /// # Errors
     /// Returns [`ProjectError::Store`]. The results that were recorded before the error are kept.
     pub async fn hostnames_check(&self) -> Result<usize> {
         let actor = Actor::service(JOB);
-        let mut checked = 0;
+        // While no name server responds, a run can take longer than a pending hostname needs to become due again.
+        let (started_at, mut checked) = (self.store.clock_rng().now(), 0);
         loop {
-            let now = self.store.clock_rng().now();
-            let lease_expires_at = now.plus_seconds(LEASE_SECONDS);
-            let due = self.store.connection().await?.claims_lease_due(now, lease_expires_at, CHECK_BATCH_SIZE).await?;
+            let lease_expires_at = self.store.clock_rng().now().plus_seconds(LEASE_SECONDS);
+            let due =
+                self.store.connection().await?.claims_lease_due(started_at, lease_expires_at, CHECK_BATCH_SIZE).await?;
             if due.is_empty() {
                 return Ok(checked);
             }

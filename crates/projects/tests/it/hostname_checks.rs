@@ -276,9 +276,10 @@ async fn many_due_hostnames_do_not_exceed_the_permits_of_the_resolver() {
     assert!((2..64).contains(&most), "{most}");
 }
 
-/// Its zone may have been created after the verification began.
+/// Its zone may have been created after the verification began. The run that checks it does not check it twice:
+/// otherwise, a run that is slower than the interval of checks would not end.
 #[tokio::test(flavor = "multi_thread")]
-async fn hostname_that_becomes_due_during_its_check_is_checked_again() {
+async fn hostname_that_becomes_due_during_its_check_is_checked_in_the_next_run() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Free).await;
     let project = kit.project_with_hostname(&org).await;
@@ -290,14 +291,17 @@ async fn hostname_that_becomes_due_during_its_check_is_checked_again() {
     kit.records.cname("lost.example.org", "elsewhere.example");
     kit.advance(DAY);
     let (guard, check) = kit.blocked_check().await;
+    kit.advance(1);
     kit.projects.hostnames_set_due(org.id, "example.org").await.unwrap();
     drop(guard);
-    assert_eq!(check.await.unwrap().unwrap(), 6);
+    assert_eq!(check.await.unwrap().unwrap(), 3);
     // The results of the first check are recorded, too.
     assert!(kit.find_hostname(project, "lost.example.org").await.unwrap().last_error.is_some());
     assert!(kit.find_hostname(project, "pending.example.org").await.unwrap().last_error.is_some());
     assert_eq!(kit.find_hostname(project, NAME).await.unwrap().last_error, None);
-    assert_eq!(kit.projects.hostnames_check().await.unwrap(), 0);
+    for due in [3, 0] {
+        assert_eq!(kit.projects.hostnames_check().await.unwrap(), due);
+    }
 }
 
 /// Otherwise, statements that change several hostnames could deadlock.
