@@ -79,8 +79,10 @@ async function fields(request) {
   return new URLSearchParams(body)
 }
 
+// Browsers count a line break as one character, and send two. A cut in the string could split a character.
 function text(form, field, maxLength) {
-  return (form.get(field) ?? '').trim().slice(0, maxLength)
+  const value = (form.get(field) ?? '').trim().replaceAll('\r\n', '\n')
+  return [...value].slice(0, maxLength).join('')
 }
 
 function html(status, body) {

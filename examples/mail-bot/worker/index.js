@@ -19,10 +19,16 @@ export default {
   async email(message, env) {
     if (!env.storage) throw new Error('This project has no storage. Run `svc storage enable`.')
     if (await mails.has(env.storage, message.id)) return
-    const subject = decodeWords(message.headers.get('subject') ?? '').slice(0, 200)
+    const subject = shortLine(decodeWords(message.headers.get('subject') ?? ''))
     const replied = isFromPerson(message) && (await reply(message, subject, env.email))
     await mails.add(env.storage, message.id, { from: message.from, subject, size: message.rawSize, replied })
   },
+}
+
+// The subject of a reply must be one line. A cut in the string could split a character, so this cuts an array of
+// characters.
+function shortLine(text) {
+  return [...text.replace(/\p{Cc}/gu, ' ')].slice(0, 200).join('')
 }
 
 // A reply to a program could cause a loop of replies (RFC 3834 section 2).

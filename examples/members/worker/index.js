@@ -49,7 +49,9 @@ const handlers = {
 
   async 'POST /profile'(request, env, user) {
     const form = await fields(request)
-    await profiles.save(env.db, user.id, (form.get('about') ?? '').trim().slice(0, 500))
+    // Browsers count a line break as one character, and send two. A cut in the string could split a character.
+    const about = (form.get('about') ?? '').trim().replaceAll('\r\n', '\n')
+    await profiles.save(env.db, user.id, [...about].slice(0, 500).join(''))
     return redirect('/members')
   },
 

@@ -39,7 +39,8 @@ const handlers = {
 
   async 'POST /'(request, db) {
     const form = await fields(request)
-    const title = (form.get('title') ?? '').trim().slice(0, 200)
+    // A cut in the string could split a character.
+    const title = [...(form.get('title') ?? '').trim()].slice(0, 200).join('')
     const task = { id: form.get('id'), title, due: tasks.parseDate(form.get('due')) }
     if (!title || !tasks.isId(task.id) || task.due === undefined) return message(400, 'Enter a task, and a valid date.')
     // If a form is sent twice, both requests have the same id, and the second one adds nothing.

@@ -143,6 +143,11 @@ async fn guest_book_stores_entries_and_its_moderator_deletes_them() {
     for id in ["../other".to_owned(), at(0), at(time - 120_000), at(time + 2 * 86_400_000)] {
         assert_eq!(post("/", "", &[("id", &id), ("name", "Ada"), ("message", "x")]).await.status(), 400, "{id}");
     }
+    // A browser sends each line break of the form as two characters.
+    let (sent, stored) = (format!("a{}\u{1f600}b", "\r\n".repeat(998)), format!("a{}\u{1f600}", "\n".repeat(998)));
+    assert_eq!(post("/", "", &[("id", &at(time + 1)), ("name", "Ada"), ("message", &sent)]).await.status(), 303);
+    let page = book().await;
+    assert!(page.contains(&format!("<p>{stored}</p>")), "{page}");
     let large = "x".repeat(20_000);
     assert_eq!(post("/", "", &[("id", &id), ("name", "Ada"), ("message", &large)]).await.status(), 413);
     let index = client().get(format!("http://{}/", node.edge)).header("host", host).send().await.unwrap();

@@ -71,6 +71,18 @@ async fn bot_replies_once_and_shows_the_last_ten_mails() {
     assert_eq!(subjects, expected);
 }
 
+/// The platform accepts no other subject.
+#[tokio::test(flavor = "multi_thread")]
+async fn subject_of_the_reply_is_one_short_line_of_whole_characters() {
+    let Some((node, _objects)) = start().await else { return };
+    let letters = "a".repeat(198);
+    handles(&node, &format!("Subject: {letters} =?utf-8?q?=F0=9F=98=80b?=\r\n\r\n")).await;
+    handles(&node, "Subject: =?utf-8?q?one=0D=0Atwo=00?=\r\n\r\n").await;
+    let submitted = node.core.submitted_mail();
+    let subjects: Vec<&str> = submitted.iter().map(|it| it.mail.subject.as_str()).collect();
+    assert_eq!(subjects, [format!("Re: {letters} \u{1f600}").as_str(), "Re: one  two "]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bot_does_not_reply_to_programs() {
     let Some((node, _objects)) = start().await else { return };

@@ -69,6 +69,11 @@ async fn members_use_the_page(platform: &Platform) {
         "avatarUrl": "https://avatars.code.example/u/1815?v=4",
     });
     assert_eq!(user, expected);
+    // A browser sends each line break of the form as two characters.
+    let (sent, stored) = (format!("a{}\u{1f600}b", "\r\n".repeat(498)), format!("a{}\u{1f600}", "\n".repeat(498)));
+    assert_eq!(ada.post("/profile", &[("about", sent.as_str())]).await.status(), 303);
+    let page = ada.members_page().await.unwrap();
+    assert!(page.contains(&format!("<li><strong>Ada Lovelace</strong> {stored}</li>")), "{page}");
     assert_eq!(ada.post("/profile", &[("about", "<b>Analyst</b>")]).await.status(), 303);
     let page = ada.members_page().await.unwrap();
     assert!(page.contains("signed in as <strong>Ada Lovelace</strong> (ada@mail.example)"), "{page}");
