@@ -25,7 +25,8 @@ export async function list(db) {
 // Adds a task. Returns false if the list is full. A task that exists stays as it is, and counts as added.
 export async function add(db, { id, title, due }) {
   const { rowCount } = await db.query(
-    `INSERT INTO tasks (id, title, due) SELECT $1::uuid, $2, $3::date WHERE (SELECT count(*) FROM tasks) < $4::int
+    `INSERT INTO tasks (id, title, due) SELECT $1::uuid, $2, $3::date
+     WHERE (SELECT count(*) FROM tasks) < $4::int OR EXISTS (SELECT FROM tasks WHERE id = $1::uuid)
      ON CONFLICT (id) DO UPDATE SET id = excluded.id`,
     [id, title, due, MAX_TASKS],
   )

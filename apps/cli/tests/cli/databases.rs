@@ -140,6 +140,7 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     let page = it.page().await;
     assert!(page.contains("&lt;b&gt;before&lt;/b&gt;") && page.contains("due 2030-01-31"), "{page}");
     assert_eq!(it.psql("SELECT title, due FROM tasks"), "<b>before</b>|2030-01-31");
+    check_full_list(&it, &ids).await;
     check_token(ada).await;
 
     // A restore returns exactly the content of the backup, and can be undone.
@@ -183,6 +184,14 @@ async fn database_is_used_backed_up_restored_and_deleted() {
     assert_eq!(ada.json(&["db", "backups"])["items"][0]["kind"], "final");
     it.node.wait_for(HOST, "/", |page| page.contains("has no database")).await;
     ada.svc(&["db", "connect"]).fails(5).stderr_contains("next: `svc db enable`");
+}
+
+/// Checks that a full list refuses a new task, but not a form with a task that it contains.
+async fn check_full_list(it: &Fixture, [stored, new]: &[String; 2]) {
+    it.psql("INSERT INTO tasks (id, title) SELECT gen_random_uuid(), 'other' FROM generate_series(2, 500)");
+    it.add(stored, "not added again").await;
+    assert_eq!(it.post("/", &[("id", new.as_str()), ("title", "never")]).await, 409);
+    it.psql("DELETE FROM tasks WHERE title = 'other'");
 }
 
 #[tokio::test(flavor = "multi_thread")]
