@@ -192,7 +192,7 @@ fn nginx_streams_git_with_longer_timeouts_than_the_git_node() {
 #[test]
 fn nginx_serves_the_names_of_the_containers() {
     let name = |setting: &str| {
-        let line = Regex::new(&format!(r"(?m)^  {setting}: (?:https://)?(\S+)$")).unwrap();
+        let line = Regex::new(&format!(r"(?m)^  #?{setting}: (?:https://)?(\S+)$")).unwrap();
         line.captures(COMPOSE).unwrap()[1].to_owned()
     };
     let projects = format!("*.{}", name("SVC_PLATFORM_DOMAIN"));
