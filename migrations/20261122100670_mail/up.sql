@@ -5,7 +5,7 @@ CREATE SCHEMA mail;
 -- hourly limit is exact. A row outlives its project until the project's mail is deleted, so there is no foreign key.
 CREATE TABLE mail.mailboxes (
     project_id uuid CONSTRAINT mailboxes_pkey PRIMARY KEY,
-    -- The bytes of the stored raw messages: the sums of size_bytes of the messages with has_raw, by direction.
+    -- The bytes of the stored mail: the sums of stored_bytes of the messages, by direction.
     received_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT mailboxes_received_bytes_check CHECK (received_bytes >= 0),
     sent_bytes bigint NOT NULL DEFAULT 0 CONSTRAINT mailboxes_sent_bytes_check CHECK (sent_bytes >= 0),
     -- The time of the last notification about the hourly limit. Later refusals in the same hour raise no other one.
@@ -31,6 +31,9 @@ CREATE TABLE mail.messages (
     detail text,
     -- The length of the raw message.
     size_bytes bigint NOT NULL CONSTRAINT messages_size_bytes_check CHECK (size_bytes >= 0),
+    -- The bytes that count towards the limit of the project: those of the raw message, at least 4 KiB, and those of
+    -- recipients and subject.
+    stored_bytes bigint NOT NULL CONSTRAINT messages_stored_bytes_check CHECK (stored_bytes >= 0),
     -- The SPF result of a received mail.
     spf text,
     -- Whether the mail store has the raw message.

@@ -400,9 +400,9 @@ WHERE m.outcome IS DISTINCT FROM 'received';
 
 -- a mailbox whose byte counts differ from its stored messages
 SELECT b.project_id, b.received_bytes, b.sent_bytes, m.received, m.sent FROM mail.mailboxes b, LATERAL (
-    SELECT coalesce(sum(size_bytes) FILTER (WHERE direction = 'in'), 0) AS received,
-        coalesce(sum(size_bytes) FILTER (WHERE direction = 'out'), 0) AS sent
-    FROM mail.messages WHERE project_id = b.project_id AND has_raw) m
+    SELECT coalesce(sum(stored_bytes) FILTER (WHERE direction = 'in'), 0) AS received,
+        coalesce(sum(stored_bytes) FILTER (WHERE direction = 'out'), 0) AS sent
+    FROM mail.messages WHERE project_id = b.project_id) m
 WHERE (b.received_bytes, b.sent_bytes) <> (m.received, m.sent);
 
 -- a mail of a project without a mailbox

@@ -153,9 +153,9 @@ const VALID: &str = "
     INSERT INTO convergence.parts (project_id, part, node_id, revision, desired, updated_at)
         VALUES (md5('p')::uuid, 'auth', md5('n')::uuid, 6, '{}', now());
     INSERT INTO mail.mailboxes VALUES (md5('p')::uuid, 1, 1);
-    INSERT INTO mail.messages (id, project_id, direction, sender, recipients, outcome, size_bytes, spf, has_raw, created_at)
-        VALUES (md5('out')::uuid, md5('p')::uuid, 'out', 'a', '{b}', 'queued', 1, NULL, true, now()),
-            (md5('in')::uuid, md5('p')::uuid, 'in', 'a', '{b}', 'received', 1, 'pass', true, now());
+    INSERT INTO mail.messages (id, project_id, direction, sender, recipients, outcome, size_bytes, stored_bytes, spf, has_raw, created_at)
+        VALUES (md5('out')::uuid, md5('p')::uuid, 'out', 'a', '{b}', 'queued', 1, 1, NULL, true, now()),
+            (md5('in')::uuid, md5('p')::uuid, 'in', 'a', '{b}', 'received', 1, 1, 'pass', true, now());
     INSERT INTO mail.deliveries (mail_id, project_id, next_attempt_at, expires_at)
         VALUES (md5('in')::uuid, md5('p')::uuid, now(), now());
     INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, created_at)

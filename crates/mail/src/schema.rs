@@ -33,6 +33,7 @@ diesel::table! {
         outcome -> Text,
         detail -> Nullable<Text>,
         size_bytes -> BigInt,
+        stored_bytes -> BigInt,
         spf -> Nullable<Text>,
         has_raw -> Bool,
         relay_id -> Nullable<Text>,

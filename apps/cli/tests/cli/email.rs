@@ -43,8 +43,8 @@ async fn mail_and_suppressed_recipients_are_shown() {
     let insert = |id: u8, values: &str| {
         format!(
             "INSERT INTO mail.messages (id, project_id, direction, sender, recipients, subject, outcome, detail,
-                 size_bytes, spf, has_raw, created_at)
-             SELECT '019b0000-0000-7000-8000-00000000000{id}', id, {values}, now() FROM projects.projects;"
+                 size_bytes, spf, has_raw, stored_bytes, created_at)
+             SELECT '019b0000-0000-7000-8000-00000000000{id}', id, {values}, 0, now() FROM projects.projects;"
         )
     };
     let sent = "'out', 'noreply@site.ada.mail.localhost', '{eve@navy.example,bob@navy.example}', 'Hi\u{1b}[2J',

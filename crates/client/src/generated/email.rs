@@ -22,7 +22,8 @@ pub struct EmailStatus {
     pub hourly_limit: i32,
     /// The number of days for which the log is kept.
     pub keep_days: i32,
-    /// The bytes of received mail, and of sent mail, that the project may store.
+    /// The bytes of received mail, and of sent mail, that the project may store. A mail counts as at least 4 KiB, plus
+    /// its recipients and its subject.
     pub max_bytes: i64,
     /// The bytes of the stored received mail. At `maxBytes`, other mail is refused.
     pub received_bytes: i64,

@@ -59,7 +59,7 @@ impl MailOutcome {
         "receivedLast24h": 4,
         "keepDays": 30,
         "receivedBytes": 81_920,
-        "sentBytes": 2_048,
+        "sentBytes": 70_006,
         "maxBytes": 1_073_741_824,
     }))
 )]
@@ -82,7 +82,8 @@ pub struct EmailStatus {
     pub received_bytes: i64,
     /// The bytes of the stored sent mail. `send()` fails if another mail would exceed `maxBytes`.
     pub sent_bytes: i64,
-    /// The bytes of received mail, and of sent mail, that the project may store.
+    /// The bytes of received mail, and of sent mail, that the project may store. A mail counts as at least 4 KiB, plus
+    /// its recipients and its subject.
     pub max_bytes: u64,
 }
 

@@ -9,7 +9,7 @@ use store::{Connection, Prepared, Result};
 
 use crate::schema::{mailboxes, projects};
 
-/// Bytes of raw messages, by direction.
+/// Bytes of stored mail, by direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Queryable, QueryableByName)]
 pub struct MailBytes {
     #[diesel(sql_type = BigInt)]
@@ -24,16 +24,16 @@ pub trait MailboxRepository {
     async fn mailbox_create(&mut self, project: ProjectId) -> Result<()>;
 
     /// Locks the mailbox of a project until the transaction ends, and creates it if it does not exist. Returns the
-    /// bytes of the stored messages.
+    /// bytes of the stored mail.
     async fn mailbox_lock(&mut self, project: ProjectId) -> Result<MailBytes>;
 
-    /// Returns the bytes of the stored messages of a project.
+    /// Returns the bytes of the stored mail of a project.
     async fn mailbox_bytes(&mut self, project: ProjectId) -> Result<MailBytes>;
 
-    /// Counts stored messages, and creates the mailbox if it does not exist.
+    /// Adds the bytes of stored mail, and creates the mailbox if it does not exist.
     async fn mailbox_add(&mut self, project: ProjectId, bytes: MailBytes) -> Result<()>;
 
-    /// Counts deleted messages.
+    /// Subtracts the bytes of deleted mail.
     async fn mailbox_subtract(&mut self, project: ProjectId, bytes: MailBytes) -> Result<()>;
 
     /// Records a notification about the hourly limit at this time, and locks the mailbox. Returns false, without a lock,

@@ -24,6 +24,8 @@ pub struct MessageRecord {
     pub outcome: MailOutcome,
     pub detail: Option<String>,
     pub size_bytes: i64,
+    /// The bytes that count towards the limit of the project.
+    pub stored_bytes: i64,
     pub spf: Option<String>,
     pub has_raw: bool,
     pub created_at: Time,
@@ -55,7 +57,7 @@ pub struct SubmittedCounts {
 /// The deleted mails.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub struct DeletedMessages {
-    /// The bytes of those that had a raw message.
+    /// The bytes that counted towards the limits of their project.
     #[diesel(embed)]
     pub bytes: MailBytes,
     #[diesel(sql_type = Array<Text>)]
@@ -148,8 +150,8 @@ const APPEND_DETAIL: &str =
     "UPDATE mail.messages SET detail = left(concat_ws('; ', detail, $2), 2000) WHERE id = ANY ($1)";
 
 const DELETE: &str = "WITH deleted AS (DELETE FROM mail.messages WHERE id = ANY ($1) RETURNING *)
-    SELECT coalesce(sum(size_bytes) FILTER (WHERE has_raw AND direction = 'in'), 0)::bigint AS received,
-        coalesce(sum(size_bytes) FILTER (WHERE has_raw AND direction = 'out'), 0)::bigint AS sent,
+    SELECT coalesce(sum(stored_bytes) FILTER (WHERE direction = 'in'), 0)::bigint AS received,
+        coalesce(sum(stored_bytes) FILTER (WHERE direction = 'out'), 0)::bigint AS sent,
         coalesce(array_agg(relay_id) FILTER (WHERE relay_id IS NOT NULL), '{}') AS relay_ids
     FROM deleted";
 

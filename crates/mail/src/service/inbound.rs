@@ -7,7 +7,7 @@ use futures_util::Stream;
 use kernel::{InvalidField, MailId, ProjectId, Time};
 use store::Connection;
 
-use super::{Mail, Result, one_line};
+use super::{Mail, Result, one_line, stored_bytes};
 use crate::error::MailError;
 use crate::model::{MailDirection, MailOutcome, NewInboundMail, RecipientOwner};
 use crate::raw::drain;
@@ -130,23 +130,27 @@ impl Mail {
         }
         // The mail node has acknowledged the mails, so they are stored even if the mailbox has become full. This locks
         // the mailbox, so it comes last.
-        let received = records.iter().map(|record| record.size_bytes).sum();
+        let received = records.iter().map(|record| record.stored_bytes).sum();
         tx.mailbox_add(project, MailBytes { received, sent: 0 }).await?;
         Ok(inserted.len() as u64)
     }
 }
 
 fn log_record(mail: NewInboundMail, now: Time) -> MessageRecord {
+    let recipients: Vec<String> = mail.to.iter().map(|to| one_line(to, MAX_ADDRESS_CHARS)).collect();
+    let subject = mail.subject.as_deref().map(|subject| one_line(subject, MAX_SUBJECT_CHARS));
+    let stored_bytes = stored_bytes(mail.size_bytes, &recipients, subject.as_deref());
     MessageRecord {
         id: mail.id,
         project: mail.project,
         direction: MailDirection::In,
         sender: one_line(&mail.from, MAX_ADDRESS_CHARS),
-        recipients: mail.to.iter().map(|to| one_line(to, MAX_ADDRESS_CHARS)).collect(),
-        subject: mail.subject.as_deref().map(|subject| one_line(subject, MAX_SUBJECT_CHARS)),
+        recipients,
+        subject,
         outcome: MailOutcome::Received,
         detail: None,
         size_bytes: i64::try_from(mail.size_bytes).unwrap_or(i64::MAX),
+        stored_bytes,
         spf: Some(mail.spf),
         has_raw: true,
         created_at: mail.received_at.min(now),

@@ -30,6 +30,10 @@ type Result<T> = std::result::Result<T, MailError>;
 /// The maximum length of a mail's detail, in characters.
 const MAX_DETAIL_CHARS: usize = 2000;
 
+/// The minimum number of bytes that a message counts towards the limit of its project. Its object and its row also need
+/// space.
+const MIN_STORED_BYTES: u64 = 4096;
+
 /// The project of a request, with its organization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
@@ -74,6 +78,13 @@ impl Mail {
         let plan = plan.for_retention(pro_retention_until, self.store.clock_rng().now());
         self.limits.for_plan(plan).mail_bytes
     }
+}
+
+/// Returns the bytes that a mail counts towards the limit of its project: those of its message, and those of the long
+/// texts in its row. Otherwise small messages to many recipients could fill the database.
+fn stored_bytes(message: u64, recipients: &[String], subject: Option<&str>) -> i64 {
+    let texts = recipients.iter().map(String::len).sum::<usize>() + subject.map_or(0, str::len);
+    i64::try_from(message.max(MIN_STORED_BYTES) + texts as u64).unwrap_or(i64::MAX)
 }
 
 /// Converts a text from outside into one line of at most `max` characters that Postgres accepts.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use kernel::{MailId, NamedProject, NodeId, OrgId, ProjectId};
 use store::{Connection, Error};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::relay::{RELAY_TOPIC, RelayMessage};
-use super::{Mail, Result};
+use super::{MIN_STORED_BYTES, Mail, Result, stored_bytes};
 use crate::address::suppression_key;
 use crate::dkim::DkimSigner;
 use crate::metrics;
@@ -44,11 +45,22 @@ enum Decision {
     Repeated,
     Refuse(Refusal),
     /// A recipient is suppressed. The refused mail gets a row in the log, unless the last hour already has many such
-    /// rows.
+    /// rows, or the row does not fit into the limit on the stored bytes.
     RefuseSuppressed {
         detail: String,
         is_logged: bool,
     },
+}
+
+impl Assembled {
+    fn stored_bytes(&self) -> i64 {
+        stored_bytes(self.message.len() as u64, &self.recipients, Some(&self.subject))
+    }
+
+    /// Returns the bytes that the row of the log counts if the message is not stored.
+    fn row_bytes(&self) -> i64 {
+        stored_bytes(0, &self.recipients, Some(&self.subject))
+    }
 }
 
 impl Mail {
@@ -105,7 +117,7 @@ impl Mail {
     ) -> Result<Option<Decision>> {
         let stored = connection.mailbox_bytes(project.id).await?;
         let counts = self.count_submitted(connection, project.id).await?;
-        let refusal = self.exceeded_limit(project, counts, stored, 1);
+        let refusal = self.exceeded_limit(project, counts, stored, MIN_STORED_BYTES);
         let known = connection.message_find(id).await?;
         Ok(known.map(|known| repeated(known, project.id)).or(refusal.map(Decision::Refuse)))
     }
@@ -122,10 +134,17 @@ impl Mail {
                 self.commit(node, mail).await
             }
             Decision::RefuseSuppressed { is_logged: true, .. } => {
+                let _permit = self.acquire_transaction(mail.project).await?;
                 self.store
-                    .transaction_unaudited(async |tx: &mut Connection| self.write(tx, mail, &decision).await)
-                    .await?;
-                Ok(decision)
+                    .transaction_unaudited(async |tx: &mut Connection| {
+                        // The limits may be reached, or the recipient no longer suppressed, since the first decision.
+                        let exact = self.decide(tx, node, mail, true).await?;
+                        if matches!(exact, Decision::RefuseSuppressed { .. }) {
+                            self.write(tx, mail, &exact).await?;
+                        }
+                        Ok(decision)
+                    })
+                    .await
             }
             decision => Ok(decision),
         }
@@ -145,11 +164,16 @@ impl Mail {
         Ok(assembled.map_err(Error::inconsistent)?)
     }
 
+    /// Waits for the permit for a transaction of the project.
+    async fn acquire_transaction(&self, project: ProjectId) -> Result<OwnedSemaphorePermit> {
+        let permit = self.submissions.of(project).acquire_owned();
+        let permit = tokio::time::timeout(PERMIT_TIMEOUT, permit).await;
+        Ok(permit.map_err(|elapsed| Error::Unavailable(elapsed.into()))?.map_err(Error::inconsistent)?)
+    }
+
     /// Decides again. If the mail is accepted, stores the row of the log and the outbox message.
     async fn commit(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
-        let permit = self.submissions.of(mail.project).acquire_owned();
-        let permit = tokio::time::timeout(PERMIT_TIMEOUT, permit).await;
-        let _permit = permit.map_err(|elapsed| Error::Unavailable(elapsed.into()))?.map_err(Error::inconsistent)?;
+        let _permit = self.acquire_transaction(mail.project).await?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
                 let decision = self.decide(tx, node, mail, true).await?;
@@ -170,6 +194,7 @@ impl Mail {
             Decision::RefuseSuppressed { detail, is_logged: true } => (MailOutcome::Rejected, Some(detail.clone())),
             _ => return Ok(false),
         };
+        let is_queued = outcome == MailOutcome::Queued;
         let record = MessageRecord {
             id: mail.id,
             project: mail.project,
@@ -180,16 +205,16 @@ impl Mail {
             outcome,
             detail,
             size_bytes: i64::try_from(mail.message.len()).unwrap_or(i64::MAX),
+            stored_bytes: if is_queued { mail.stored_bytes() } else { mail.row_bytes() },
             spf: None,
-            has_raw: outcome == MailOutcome::Queued,
+            has_raw: is_queued,
             created_at: self.store.clock_rng().now(),
         };
-        if outcome == MailOutcome::Rejected {
-            tx.mailbox_create(mail.project).await?;
-        }
         let is_new = tx.message_insert(&record).await?;
-        if is_new && outcome == MailOutcome::Queued {
-            tx.mailbox_add(mail.project, MailBytes { received: 0, sent: record.size_bytes }).await?;
+        if is_new {
+            tx.mailbox_add(mail.project, MailBytes { received: 0, sent: record.stored_bytes }).await?;
+        }
+        if is_new && is_queued {
             let message = RelayMessage { mail: mail.id };
             self.store.enqueue_for(tx, RELAY_TOPIC, mail.org, &mail.id.to_string(), &message).await?;
         }
@@ -225,17 +250,20 @@ impl Mail {
         };
         let addresses: Vec<String> = mail.recipients.iter().map(|address| suppression_key(address)).collect();
         let suppressed = connection.suppression_find(mail.project, &addresses).await?;
-        let stored = match suppressed {
-            None if is_exact => connection.mailbox_lock(mail.project).await?,
-            _ => connection.mailbox_bytes(mail.project).await?,
+        let stored = if is_exact {
+            connection.mailbox_lock(mail.project).await?
+        } else {
+            connection.mailbox_bytes(mail.project).await?
         };
         let counts = self.count_submitted(connection, mail.project).await?;
         if let Some(suppressed) = suppressed {
             // Do not log every refusal: a worker that ignores refusals must not fill the log.
-            let is_logged = counts.suppressed < i64::from(self.limits.for_plan(project.plan).mails_per_hour);
+            let is_rare = counts.suppressed < i64::from(self.limits.for_plan(project.plan).mails_per_hour);
+            let bytes = stored.sent.unsigned_abs() + mail.row_bytes().unsigned_abs();
+            let is_logged = is_rare && bytes <= self.max_stored_bytes(project.plan, project.pro_retention_until);
             return Ok(Decision::RefuseSuppressed { detail: describe(&suppressed), is_logged });
         }
-        let refusal = self.exceeded_limit(&project, counts, stored, mail.message.len() as u64);
+        let refusal = self.exceeded_limit(&project, counts, stored, mail.stored_bytes().unsigned_abs());
         Ok(refusal.map_or(Decision::Accept, Decision::Refuse))
     }
 
@@ -244,20 +272,20 @@ impl Mail {
         connection.message_count_submitted(project, an_hour_ago).await
     }
 
-    /// Returns the refusal of another mail of this size by the limits of the plan.
+    /// Returns the refusal of another mail that counts this number of bytes, by the limits of the plan.
     fn exceeded_limit(
         &self,
         project: &MailProject,
         counts: SubmittedCounts,
         stored: MailBytes,
-        size: u64,
+        bytes: u64,
     ) -> Option<Refusal> {
         let mails_per_hour = self.limits.for_plan(project.plan).mails_per_hour;
         if counts.sent >= i64::from(mails_per_hour) {
             return Some(Refusal::RateLimited { limit: mails_per_hour });
         }
         let limit = self.max_stored_bytes(project.plan, project.pro_retention_until);
-        let is_full = stored.sent.unsigned_abs() + size > limit;
+        let is_full = stored.sent.unsigned_abs() + bytes > limit;
         is_full.then_some(Refusal::MailboxFull { limit })
     }
 

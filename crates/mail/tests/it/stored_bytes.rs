@@ -2,13 +2,18 @@
 
 use futures_util::future::join_all;
 use kernel::Limits;
-use mail::{MailDirection, RecipientOwner, Refusal};
+use mail::{MailDirection, NewInboundMail, OutgoingMail, RecipientOwner, Refusal, Target};
 use serde_json::json;
 
-use crate::inbound::MESSAGE;
+use crate::inbound::{MESSAGE, STORED_BYTES};
 use crate::kit::{Kit, outgoing};
 
 const DAY: i64 = 24 * 3600;
+
+/// The bytes of the row of a refused mail to [`SUPPRESSED`].
+const ROW: i64 = 4096 + 7 + 7;
+
+const SUPPRESSED: &str = "a@b.org";
 
 fn limits(mail_bytes: u64) -> Limits {
     let mut limits = Limits::default();
@@ -17,12 +22,12 @@ fn limits(mail_bytes: u64) -> Limits {
 }
 
 impl Kit {
-    /// Returns the counters of the mailboxes, after a comparison with the stored messages.
+    /// Returns the counters of the mailboxes, after a comparison with the log.
     async fn stored_bytes(&self) -> Vec<serde_json::Value> {
         let sum = |direction: &str| {
             format!(
-                "(SELECT coalesce(sum(size_bytes), 0) FROM mail.messages m
-                  WHERE m.project_id = b.project_id AND has_raw AND direction = '{direction}')"
+                "(SELECT coalesce(sum(stored_bytes), 0) FROM mail.messages m
+                  WHERE m.project_id = b.project_id AND direction = '{direction}')"
             )
         };
         let differences = self
@@ -35,12 +40,50 @@ impl Kit {
         assert!(differences.is_empty(), "{differences:?}");
         self.db_rows("SELECT received_bytes, sent_bytes FROM mail.mailboxes").await
     }
+
+    async fn suppress(&self, target: Target) {
+        let project = target.project.as_uuid();
+        self.db_execute(&format!(
+            "INSERT INTO mail.suppressions VALUES ('{project}', '{SUPPRESSED}', 'bounce', NULL, now())"
+        ))
+        .await;
+    }
+}
+
+/// Many small mails to many recipients would otherwise fill the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_counts_at_least_4_kib_and_its_recipients_and_subject() {
+    static LARGE: [u8; 10_000] = [b'x'; 10_000];
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    let status = async || {
+        let status = kit.mail.status(shop).await.unwrap();
+        (status.received_bytes, status.sent_bytes)
+    };
+    let receive = async |message: &'static [u8], to: Vec<String>, subject: Option<String>| {
+        let id = kit.new_id();
+        kit.upload(shop, id, message).await.unwrap();
+        let size_bytes = message.len() as u64;
+        kit.mail.receive(NewInboundMail { to, subject, size_bytes, ..kit.inbound(id, shop, "") }).await.unwrap();
+    };
+    let to = format!("{}@shop.acme.mail.example", "a".repeat(64));
+    receive(MESSAGE, vec![to.clone(); 100], Some("é".repeat(1000))).await;
+    let received = 4096 + 100 * 87 + 2000;
+    assert_eq!(status().await, (received, 0));
+    receive(&LARGE, vec![to], None).await;
+    assert_eq!(status().await, (received + 10_000 + 87, 0));
+    let bcc = (0..49).map(|n| format!("{n:02}@example.org")).collect();
+    kit.submit(shop, OutgoingMail { bcc, ..outgoing(&["ada@example.org"]) }).await.unwrap();
+    assert_eq!(status().await.1, 4096 + 15 + 49 * 14 + 7);
+    kit.stored_bytes().await;
+    kit.advance(30 * DAY + 1);
+    kit.mail.purge_old().await.unwrap();
+    assert_eq!(status().await, (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_mailbox_refuses_senders_until_mail_is_deleted() {
-    let size = MESSAGE.len() as u64;
-    let kit = Kit::with(limits(2 * size), |mail| mail).await;
+    let kit = Kit::with(limits(2 * STORED_BYTES), |mail| mail).await;
     let shop = kit.project("shop").await;
     let owner = async || kit.mail.recipient_owner("shop.acme.mail.example").await.unwrap();
     kit.receive(shop, "eve@example.org").await;
@@ -50,9 +93,10 @@ async fn full_mailbox_refuses_senders_until_mail_is_deleted() {
     // The mail node acknowledged this mail before.
     let id = kit.receive(shop, "eve@example.org").await;
     kit.mail.receive(kit.inbound(id, shop, "eve@example.org")).await.unwrap();
-    assert_eq!(kit.stored_bytes().await, [json!({ "received_bytes": 3 * size, "sent_bytes": 0 })]);
+    assert_eq!(kit.stored_bytes().await, [json!({ "received_bytes": 3 * STORED_BYTES, "sent_bytes": 0 })]);
     let status = kit.mail.status(shop).await.unwrap();
-    assert_eq!((status.received_bytes.unsigned_abs(), status.sent_bytes, status.max_bytes), (3 * size, 0, 2 * size));
+    let bytes = (status.received_bytes.unsigned_abs(), status.sent_bytes, status.max_bytes);
+    assert_eq!(bytes, (3 * STORED_BYTES, 0, 2 * STORED_BYTES));
     kit.advance(30 * DAY + 1);
     kit.mail.purge_old().await.unwrap();
     assert_eq!(kit.stored_bytes().await, [json!({ "received_bytes": 0, "sent_bytes": 0 })]);
@@ -86,8 +130,8 @@ async fn mail_of_the_pro_plan_does_not_fill_the_mailbox_while_it_is_kept() {
 async fn concurrent_mails_do_not_exceed_the_bytes_of_sent_mail() {
     let kit = Kit::start().await;
     let shop = kit.project("shop").await;
-    let id = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
-    let size = kit.entry(shop, id).await.size_bytes.unsigned_abs();
+    kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    let size = kit.mail.status(shop).await.unwrap().sent_bytes.unsigned_abs();
 
     let limit = 3 * size + size / 2;
     let kit = Kit::with(limits(limit), |mail| mail).await;
@@ -100,14 +144,45 @@ async fn concurrent_mails_do_not_exceed_the_bytes_of_sent_mail() {
     let refused: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     assert_eq!(refused, [&Refusal::MailboxFull { limit }; 5]);
     assert_eq!(kit.count(shop, MailDirection::Out).await, 3);
-    // A suppressed recipient leaves a row without a message.
-    let project = shop.project.as_uuid();
-    kit.db_execute(&format!("INSERT INTO mail.suppressions VALUES ('{project}', 'a@b.org', 'bounce', NULL, now())"))
-        .await;
     kit.stored_bytes().await;
+}
+
+/// A suppressed recipient leaves a row without a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_of_a_refused_mail_counts_and_must_fit() {
+    let kit = Kit::with(limits(2 * ROW.unsigned_abs() + 100), |mail| mail).await;
+    let shop = kit.project("shop").await;
+    kit.suppress(shop).await;
+    let mail = || outgoing(&[SUPPRESSED]);
+    let long = OutgoingMail { bcc: (0..49).map(|n| format!("{n:02}@example.org")).collect(), ..mail() };
+    // The second one does not fit, and the fourth one is refused before its recipients are checked.
+    for (submitted, is_suppressed, rows) in [(mail(), true, 1), (long, true, 1), (mail(), true, 2), (mail(), false, 2)]
+    {
+        let refusal = kit.submit(shop, submitted).await.unwrap_err();
+        assert_eq!(matches!(refusal, Refusal::Suppressed(_)), is_suppressed, "{refusal:?}");
+        assert_eq!(kit.stored_bytes().await, [json!({ "received_bytes": 0, "sent_bytes": rows * ROW })]);
+        assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, rows);
+    }
     kit.advance(30 * DAY + 1);
     kit.mail.purge_old().await.unwrap();
-    let refused = kit.submit(shop, outgoing(&["a@b.org"])).await.unwrap_err();
-    assert!(matches!(refused, Refusal::Suppressed(_)), "{refused:?}");
     assert_eq!(kit.stored_bytes().await, [json!({ "received_bytes": 0, "sent_bytes": 0 })]);
+}
+
+/// Concurrent submissions are decided before the first one has stored its row.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_concurrent_refused_mails_do_not_exceed_the_limits() {
+    let mut one_per_hour = Limits::default();
+    one_per_hour.free.mails_per_hour = 1;
+    // The bytes after the first row suffice for a mail without recipients, but not for another row.
+    for limits in [limits(ROW.unsigned_abs() + 4100), one_per_hour] {
+        let kit = Kit::with(limits, |mail| mail).await;
+        let shop = kit.project("shop").await;
+        kit.suppress(shop).await;
+        let results = join_all((0..8).map(|_| kit.submit(shop, outgoing(&[SUPPRESSED])))).await;
+        for result in results {
+            assert!(matches!(result, Err(Refusal::Suppressed(_))), "{result:?}");
+        }
+        assert_eq!(kit.stored_bytes().await, [json!({ "received_bytes": 0, "sent_bytes": ROW })]);
+        assert_eq!(kit.count(shop, MailDirection::Out).await, 1);
+    }
 }
