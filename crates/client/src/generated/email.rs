@@ -27,6 +27,7 @@ pub struct EmailStatus {
     pub max_bytes: i64,
     /// The bytes of the stored received mail. At `maxBytes`, other mail is refused.
     pub received_bytes: i64,
+    /// The number of mails that were received in the last 24 hours. At most 100,000 are counted.
     pub received_last24h: i64,
     /// The bytes of the stored sent mail. `send()` fails if another mail would exceed `maxBytes`.
     pub sent_bytes: i64,

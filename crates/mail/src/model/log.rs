@@ -75,6 +75,7 @@ pub struct EmailStatus {
     /// The number of calls of `send()` in the last hour, without refused calls.
     pub sent_last_hour: i64,
     pub sent_last24h: i64,
+    /// The number of mails that were received in the last 24 hours. At most 100,000 are counted.
     pub received_last24h: i64,
     /// The number of days for which the log is kept.
     pub keep_days: u32,

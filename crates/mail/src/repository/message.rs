@@ -10,6 +10,9 @@ use super::MailBytes;
 use crate::model::{MailDirection, MailLogEntry, MailOutcome};
 use crate::schema::messages;
 
+/// The received mails that are counted. Any sender can increase their number, and a count of millions takes seconds.
+const MAX_RECEIVED_COUNT: i64 = 100_000;
+
 /// A mail in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Insertable, Queryable, Selectable)]
 #[diesel(table_name = messages)]
@@ -39,6 +42,7 @@ pub struct MessageCounts {
     pub sent_last_hour: i64,
     #[diesel(sql_type = BigInt)]
     pub sent_last_day: i64,
+    /// At most 100,000.
     #[diesel(sql_type = BigInt)]
     pub received_last_day: i64,
 }
@@ -84,7 +88,7 @@ pub trait MessageRepository {
     ) -> Result<Vec<MessageRecord>>;
 
     /// Counts the submissions of a project since this time. Unlike [`Self::message_count`], it does not read received
-    /// mails, because any sender can increase their number.
+    /// mails.
     async fn message_count_submitted(&mut self, project: ProjectId, since: Time) -> Result<SubmittedCounts>;
 
     /// Counts the recent mails of a project.
@@ -133,11 +137,12 @@ pub trait MessageRepository {
     async fn partition_drop(&mut self, before: Time) -> Result<()>;
 }
 
-const COUNT: &str =
-    "SELECT count(*) FILTER (WHERE direction = 'out' AND outcome <> 'rejected' AND created_at > $3) AS sent_last_hour,
-        count(*) FILTER (WHERE direction = 'out' AND outcome <> 'rejected') AS sent_last_day,
-        count(*) FILTER (WHERE direction = 'in') AS received_last_day
-    FROM mail.messages WHERE project_id = $1 AND direction IN ('in', 'out') AND created_at > $2";
+// With the order, Postgres always uses the index, and reads no more rows than it counts.
+const COUNT: &str = "SELECT count(*) FILTER (WHERE created_at > $3) AS sent_last_hour, count(*) AS sent_last_day,
+        (SELECT count(*) FROM (
+            SELECT FROM mail.messages WHERE project_id = $1 AND direction = 'in' AND created_at > $2
+            ORDER BY created_at DESC LIMIT $4) received) AS received_last_day
+    FROM mail.messages WHERE project_id = $1 AND direction = 'out' AND outcome <> 'rejected' AND created_at > $2";
 
 const COUNT_SUBMITTED: &str = "SELECT count(*) FILTER (WHERE outcome <> 'rejected') AS sent,
         count(*) FILTER (WHERE outcome = 'rejected') AS suppressed
@@ -201,7 +206,8 @@ impl MessageRepository for Connection {
         let query = diesel::sql_query(COUNT)
             .bind::<Uuid, _>(project)
             .bind::<Timestamptz, _>(now.plus_seconds(-24 * 3600))
-            .bind::<Timestamptz, _>(now.plus_seconds(-3600));
+            .bind::<Timestamptz, _>(now.plus_seconds(-3600))
+            .bind::<BigInt, _>(MAX_RECEIVED_COUNT);
         Ok(Prepared(query).get_result(self).await?)
     }
 

@@ -39,6 +39,24 @@ async fn pages_contain_each_mail_once_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn status_counts_a_limited_number_of_received_mails() {
+    let kit = Kit::start().await;
+    let shop = kit.project("shop").await;
+    kit.db_execute(&format!(
+        "INSERT INTO mail.messages (id, project_id, direction, sender, recipients, outcome, size_bytes, stored_bytes,
+                 spf, has_raw, created_at)
+             SELECT gen_random_uuid(), '{}', 'in', '', '{{}}', 'received', 0, 0, 'none', false, '{}'
+             FROM generate_series(1, 100001)",
+        shop.project.as_uuid(),
+        kit.now()
+    ))
+    .await;
+    kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    let status = kit.mail.status(shop).await.unwrap();
+    assert_eq!((status.sent_last_hour, status.sent_last24h, status.received_last24h), (1, 1, 100_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn status_shows_the_address_before_and_after_the_grant() {
     let kit = Kit::start().await;
     let shop = kit.ungranted("shop").await;
