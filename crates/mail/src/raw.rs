@@ -69,17 +69,23 @@ impl RawMails {
         }
     }
 
-    /// Returns the messages of a project whose id is not earlier than `since`, and that were written before `before`, if
-    /// it is given. The names of objects are in the order of the ids, so the store does not list older ones.
-    pub(crate) async fn list(&self, project: ProjectId, since: MailId, before: Option<Time>) -> Result<Vec<MailId>> {
+    /// Lists the messages of a project whose id is not earlier than `since`, and that were written before `before`, if it
+    /// is given. The names of objects are in the order of the ids, so the store does not list older ones. Reads the list
+    /// as it is consumed, because a project can have millions of messages. They can be deleted in the meantime.
+    pub(crate) fn list(
+        &self,
+        project: ProjectId,
+        since: MailId,
+        before: Option<Time>,
+    ) -> BoxStream<'static, Result<MailId>> {
         let folder = Path::from_iter([project.to_string()]);
         let objects = self.objects().list_with_offset(Some(&folder), &path(project, since));
-        let old = objects.try_filter(|object| {
-            let written_at = Time::new(object.last_modified);
-            std::future::ready(before.is_none_or(|before| written_at < before))
+        let messages = objects.map_err(MailError::MailStore).try_filter_map(move |object| {
+            let is_old = before.is_none_or(|before| Time::new(object.last_modified) < before);
+            let id: Option<MailId> = object.location.filename().and_then(|name| name.parse().ok());
+            std::future::ready(Ok(id.filter(|_| is_old)))
         });
-        let names: Vec<_> = old.map_ok(|object| object.location).try_collect().await.map_err(MailError::MailStore)?;
-        Ok(names.iter().filter_map(|name| name.filename()?.parse().ok()).collect())
+        messages.boxed()
     }
 
     /// Stores the uploaded bytes of a received message, at most `limit` bytes. A repeated upload replaces the message.

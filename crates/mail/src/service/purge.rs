@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use futures_util::TryStreamExt as _;
+use futures_util::stream::TryChunksError;
 use kernel::{MailId, Plan, ProjectId, Time, error_chain};
 use store::{BATCH_SIZE, Connection, is_full_batch};
 
@@ -123,9 +125,9 @@ impl Mail {
         before: Time,
         failures: &mut Failures,
     ) -> Result<()> {
-        let messages = self.raws.list(project, since, Some(before)).await?;
-        for batch in messages.chunks(ORPHAN_BATCH) {
-            let known = self.store.connection().await?.message_list_known(batch).await?;
+        let mut batches = self.raws.list(project, since, Some(before)).try_chunks(ORPHAN_BATCH);
+        while let Some(batch) = batches.try_next().await.map_err(|TryChunksError(_, error)| error)? {
+            let known = self.store.connection().await?.message_list_known(&batch).await?;
             for orphan in batch.iter().filter(|id| !known.contains(id)) {
                 let result = self.delete_orphan(project, *orphan, before).await;
                 failures.record_message(project, *orphan, result);
@@ -191,8 +193,11 @@ impl Mail {
         let mut is_complete = stuck.is_empty();
         // A raw message can exist without a row, if a process was killed between storing the message and committing the
         // row.
-        let objects = self.raws.list(project, MailId::earliest_at(Time::UNIX_EPOCH), None).await?;
-        for mail in objects.into_iter().filter(|mail| !stuck.contains(mail)) {
+        let mut objects = self.raws.list(project, MailId::earliest_at(Time::UNIX_EPOCH), None);
+        while let Some(mail) = objects.try_next().await? {
+            if stuck.contains(&mail) {
+                continue;
+            }
             let result = self.raws.delete(project, mail).await;
             is_complete &= failures.record_message(project, mail, result);
             self.check_stores(failures).await?;
@@ -248,7 +253,7 @@ impl Mail {
         {
             let mail = self.store.clock_rng().id();
             self.raws.delete(project, mail).await?;
-            self.raws.list(project, mail, None).await?;
+            self.raws.list(project, mail, None).try_next().await?;
             self.store.connection().await?.message_find(mail).await?;
             failures.reset();
         }

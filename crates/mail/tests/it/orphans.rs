@@ -29,6 +29,9 @@ const DAY: i64 = 24 * 3600;
 /// that of a file system that is mounted read-only: it refuses deletions only in folders that exist.
 type Outage = Arc<Mutex<Option<usize>>>;
 
+/// The number of messages that a store has listed and not deleted since then, and its maximum.
+type Backlog = Arc<Mutex<(usize, usize)>>;
+
 /// A folder in which each object with the content `uploaded again` is written again after it is listed, and each object
 /// with the content `locked` cannot be deleted.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ struct FaultyStore {
     folder: PathBuf,
     objects: Arc<dyn ObjectStore>,
     outage: Outage,
+    backlog: Backlog,
 }
 
 impl fmt::Display for FaultyStore {
@@ -55,7 +59,7 @@ impl ObjectStore for FaultyStore {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let (folder, outage) = (self.folder.clone(), Arc::clone(&self.outage));
+        let (folder, outage, backlog) = (self.folder.clone(), Arc::clone(&self.outage), Arc::clone(&self.backlog));
         let checked = paths.map(move |path: Result<Path>| -> Result<Path> {
             let path = path?;
             let file = folder.join(path.as_ref());
@@ -68,6 +72,8 @@ impl ObjectStore for FaultyStore {
             if fs::read(file).is_ok_and(|content| content == b"locked") {
                 return Err(Error::Generic { store: "FaultyStore", source: "the object is locked".into() });
             }
+            let mut backlog = backlog.lock().unwrap();
+            backlog.0 = backlog.0.saturating_sub(1);
             Ok(path)
         });
         self.objects.delete_stream(checked.boxed())
@@ -82,12 +88,15 @@ impl ObjectStore for FaultyStore {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let folder = self.folder.clone();
+        let (folder, backlog) = (self.folder.clone(), Arc::clone(&self.backlog));
         let listed = self.objects.list(prefix).inspect(move |object| {
             let path = folder.join(object.as_ref().unwrap().location.as_ref());
             if fs::read(&path).unwrap() == b"uploaded again" {
                 fs::write(&path, "uploaded again").unwrap();
             }
+            let mut backlog = backlog.lock().unwrap();
+            backlog.0 += 1;
+            backlog.1 = backlog.0.max(backlog.1);
         });
         listed.boxed()
     }
@@ -98,14 +107,14 @@ impl ObjectStore for FaultyStore {
 }
 
 async fn start() -> Kit {
-    start_with(Outage::default()).await
+    start_with(Outage::default(), Backlog::default()).await
 }
 
-async fn start_with(outage: Outage) -> Kit {
+async fn start_with(outage: Outage, backlog: Backlog) -> Kit {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_owned();
     let opened = StoreConfig::Folder(path.clone()).open().unwrap();
-    let objects = Arc::new(FaultyStore { folder: path, objects: Arc::clone(&opened.objects), outage });
+    let objects = Arc::new(FaultyStore { folder: path, objects: Arc::clone(&opened.objects), outage, backlog });
     let kit = Kit::on_objects(folder, Store { objects, ..opened }, Limits::default(), |mail| mail).await;
     // The age of a message depends on the file system's clock, not on the clock of the tests.
     kit.advance(ClockRng::system().now().unix_seconds() - kit.now().unix_seconds());
@@ -140,6 +149,29 @@ async fn message_that_is_uploaded_again_is_kept() {
     assert_eq!(contents(&kit, shop), ["uploaded again"]);
 }
 
+/// A project can have millions of messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_deleted_before_all_are_listed() {
+    let backlog = Backlog::default();
+    let kit = start_with(Outage::default(), Arc::clone(&backlog)).await;
+    let take_maximum = || std::mem::take(&mut *backlog.lock().unwrap()).1;
+    let shop = kit.project("shop").await;
+    for _ in 0..501 {
+        upload(&kit, shop, "").await;
+    }
+    kit.mail.purge_orphans().await.unwrap();
+    assert_eq!((take_maximum(), kit.objects()), (500, 0));
+    for _ in 0..3 {
+        upload(&kit, shop, "").await;
+    }
+    kit.store
+        .transaction_unaudited(async |tx: &mut Connection| kit.mail.purge(tx, &[shop.project]).await)
+        .await
+        .unwrap();
+    kit.mail.purge_deleted().await.unwrap();
+    assert_eq!((take_maximum(), kit.objects()), (1, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn message_that_cannot_be_deleted_does_not_keep_other_messages() {
     let kit = start().await;
@@ -162,7 +194,7 @@ async fn message_that_cannot_be_deleted_does_not_keep_other_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_that_cannot_be_deleted_does_not_keep_other_mail_of_a_purged_project() {
     let outage = Outage::default();
-    let kit = start_with(Arc::clone(&outage)).await;
+    let kit = start_with(Arc::clone(&outage), Backlog::default()).await;
     let shop = kit.project("shop").await;
     let folder = kit.folder.path().join(shop.project.to_string());
     let locked = kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
@@ -195,7 +227,7 @@ async fn message_that_cannot_be_deleted_does_not_keep_other_mail_of_a_purged_pro
 #[tokio::test(flavor = "multi_thread")]
 async fn run_ends_if_the_store_is_unavailable() {
     let outage = Outage::default();
-    let kit = start_with(Arc::clone(&outage)).await;
+    let kit = start_with(Arc::clone(&outage), Backlog::default()).await;
     let mut projects = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         let target = kit.project(name).await;
