@@ -106,6 +106,11 @@ impl OutboxHandler for MailRelay {
         RELAY_TOPIC
     }
 
+    fn max_concurrency_per_tenant(&self) -> usize {
+        // The relay may take minutes for each mail of an organization. Other mails must not wait for it.
+        self.max_concurrency() / 2
+    }
+
     fn timeout(&self) -> Duration {
         TIMEOUT
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use kernel::OrgId;
 use mail::{Envelope, MailRelay, RefusedRecipient, Relay, RelayError, Relayed};
 use store::outbox::Retry;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::kit::{Kit, outgoing};
 
@@ -71,6 +72,42 @@ async fn slow_reply_of_the_relay_is_awaited() {
     relay.released.notify_one();
     worker.stop().await;
     assert_eq!(kit.outcome(shop, id).await.0, "sent");
+}
+
+/// A relay that never replies. Sends the sender of each message to the test.
+struct StuckRelay(mpsc::UnboundedSender<String>);
+
+#[async_trait]
+impl Relay for StuckRelay {
+    async fn send(&self, envelope: &Envelope, _: &[u8]) -> Result<Relayed, RelayError> {
+        self.0.send(envelope.from.clone()).unwrap();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn organization_does_not_occupy_all_sessions_with_the_relay() {
+    let kit = Kit::start().await;
+    let (shop, blog) = (kit.project("shop").await, kit.project("blog").await);
+    let other: OrgId = kit.store.clock_rng().id();
+    kit.db_execute(&format!(
+        "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at)
+             VALUES ('{other}', 'other', 'Other', 'free', false, now());
+         UPDATE projects.projects SET org_id = '{other}' WHERE name = 'blog'",
+        other = other.as_uuid()
+    ))
+    .await;
+    for _ in 0..9 {
+        kit.submit(shop, outgoing(&["ada@example.org"])).await.unwrap();
+    }
+    let (relay, mut senders) = mpsc::unbounded_channel();
+    let relay = MailRelay::new(kit.mail.clone(), Arc::new(StuckRelay(relay)));
+    let _worker = kit.store.spawn_outbox_worker(Arc::new(relay));
+    for _ in 0..4 {
+        assert_eq!(senders.recv().await.unwrap(), "noreply@shop.acme.mail.example");
+    }
+    kit.submit(blog, outgoing(&["ada@example.org"])).await.unwrap();
+    assert_eq!(senders.recv().await.unwrap(), "noreply@blog.acme.mail.example");
 }
 
 #[tokio::test(flavor = "multi_thread")]

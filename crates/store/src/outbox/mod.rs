@@ -17,7 +17,8 @@
 //!
 //! **Fair.** The organizations of a topic take turns ([`Store::enqueue_for`]). A claim considers at most 64 of them, and
 //! begins after the last organization that the worker has served. It prefers the organizations with the fewest
-//! deliveries in progress in its process.
+//! deliveries in progress in its process. A topic can limit the deliveries of an organization
+//! ([`OutboxHandler::max_concurrency_per_tenant`]).
 //!
 //! Payloads are sealed, since they may contain a token. Topics and keys are not.
 
@@ -98,6 +99,13 @@ pub trait OutboxHandler: Send + Sync {
     /// Returns the number of messages that one process delivers concurrently.
     fn max_concurrency(&self) -> usize {
         8
+    }
+
+    /// Returns the number of messages of one organization that one process delivers concurrently. By default, it can be
+    /// [`Self::max_concurrency`]: if one organization has all deliveries, the next message of another one waits until one
+    /// of them ends.
+    fn max_concurrency_per_tenant(&self) -> usize {
+        usize::MAX
     }
 
     /// Returns the timeout of a delivery.

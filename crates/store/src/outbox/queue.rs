@@ -10,6 +10,7 @@ use kernel::seal::Sealed;
 use uuid::Uuid;
 
 use super::delivery::RETRY_PERIOD_SECONDS;
+use super::worker::LEASE;
 use super::{Message, PAYLOAD};
 use crate::schema::outbox;
 use crate::{BATCH_SIZE, Connection, Prepared, Result, Store, is_full_batch};
@@ -26,9 +27,16 @@ pub(super) struct ClaimedMessage {
     attempts: i32,
     created_at: Time,
     failing_since: Option<Time>,
-    /// The tenant at which the search for tenants ended, if it was necessary.
+}
+
+/// A row of the result of a claim. If no message was claimed, there is one row without a message, so that the next claim
+/// continues after `last_visited`.
+#[derive(QueryableByName)]
+struct ClaimRow {
+    #[diesel(embed)]
+    message: Option<ClaimedMessage>,
     #[diesel(sql_type = Nullable<SqlUuid>)]
-    pub(super) last_visited: Option<Uuid>,
+    last_visited: Option<Uuid>,
 }
 
 /// An attempt to deliver a message. Its result is written only while it is the latest attempt and the row exists.
@@ -61,7 +69,8 @@ pub struct Counts {
 // tenants. `last` is the highest tenant that may follow. The row with position 0 is only the start.
 //
 // A claim considers at most 64 tenants, so that its cost does not depend on their number. `due` has more messages than
-// one claim needs, because concurrent claims may have locked some.
+// one claim needs, because concurrent claims may have locked some. A message is claimed only if its tenant then has at
+// most $7 deliveries in progress. A tenant near its limit has no spare ones.
 //
 // Because of its collation, only `newest` can use the index by time. Without statistics, Postgres may otherwise use it
 // for `visited`, and read all messages for each tenant.
@@ -98,13 +107,16 @@ const CLAIM: &str = "WITH RECURSIVE newest AS (
              SELECT id, row_number() OVER (ORDER BY next_attempt_at, id) AS number FROM store.outbox
              WHERE topic = $2 AND tenant_id = t.tenant_id AND dead_lettered_at IS NULL AND next_attempt_at <= $3
              ORDER BY next_attempt_at, id LIMIT $4 + 56) m
-         ORDER BY turn, t.tenant_id <= $6, t.tenant_id LIMIT $4 + 56)
-     UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
-         SELECT o.id FROM due JOIN store.outbox o ON o.id = due.id
-         WHERE o.dead_lettered_at IS NULL AND o.next_attempt_at <= $3
-         ORDER BY due.turn, due.tenant_id <= $6, due.tenant_id LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
-     RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, failing_since,
-         (SELECT tenant_id FROM visited ORDER BY position DESC LIMIT 1) AS last_visited";
+         ORDER BY turn, t.tenant_id <= $6, t.tenant_id LIMIT $4 + 56),
+     claimed AS (
+         UPDATE store.outbox SET attempts = attempts + 1, next_attempt_at = $1 WHERE id = ANY (ARRAY(
+             SELECT o.id FROM due JOIN store.outbox o ON o.id = due.id
+             WHERE due.turn <= $7 AND o.dead_lettered_at IS NULL AND o.next_attempt_at <= $3
+             ORDER BY due.turn, due.tenant_id <= $6, due.tenant_id LIMIT $4 FOR UPDATE OF o SKIP LOCKED))
+         RETURNING id, tenant_id, key, payload, key_id, attempts, created_at, failing_since)
+     SELECT claimed.*, search.last_visited
+     FROM (SELECT (SELECT tenant_id FROM visited ORDER BY position DESC LIMIT 1) AS last_visited) search
+         LEFT JOIN claimed ON true";
 
 // A message without an attempt that is not due waits for its time, not for its receiver.
 const COUNT: &str = "SELECT
@@ -116,26 +128,31 @@ const PURGE_UNATTEMPTED: &str = "DELETE FROM store.outbox WHERE id = ANY (ARRAY(
          SELECT id FROM store.outbox WHERE topic = $1 AND attempts = 0 AND next_attempt_at <= $2
          LIMIT $3 FOR UPDATE SKIP LOCKED))";
 
-/// Claims up to `limit` due messages. No other worker can claim them before `until`. `busy` contains the tenant of each
-/// delivery in progress. The search for tenants begins after `last_tenant`.
+/// Claims up to `limit` due messages, with a lease that begins at `now`. No other worker can claim them before its end.
+/// `busy` contains the tenant of each delivery in progress. With the claimed messages, no tenant has more than
+/// `tenant_limit` deliveries in progress. The search for tenants begins after `last_tenant`. Also returns the tenant at
+/// which this search ended, if it was necessary.
 pub(super) async fn claim(
     connection: &mut Connection,
     topic: &str,
     limit: usize,
+    tenant_limit: usize,
     busy: &[Uuid],
     last_tenant: Uuid,
     now: Time,
-    until: Time,
-) -> Result<Vec<ClaimedMessage>> {
+) -> Result<(Vec<ClaimedMessage>, Option<Uuid>)> {
     let query = diesel::sql_query(CLAIM)
-        .bind::<Timestamptz, _>(until)
+        .bind::<Timestamptz, _>(now.plus_seconds(LEASE.as_secs().cast_signed()))
         .bind::<Text, _>(topic)
         .bind::<Timestamptz, _>(now)
         .bind::<BigInt, _>(i64::try_from(limit).unwrap_or(i64::MAX))
         .bind::<Array<SqlUuid>, _>(busy)
-        .bind::<SqlUuid, _>(last_tenant);
+        .bind::<SqlUuid, _>(last_tenant)
+        .bind::<BigInt, _>(i64::try_from(tenant_limit).unwrap_or(i64::MAX));
     // Planned for each claim: a cached plan from when the table was empty would read the whole table for each tenant.
-    Ok(query.load(connection).await?)
+    let rows: Vec<ClaimRow> = query.load(connection).await?;
+    let last_visited = rows.iter().find_map(|row| row.last_visited);
+    Ok((rows.into_iter().filter_map(|row| row.message).collect(), last_visited))
 }
 
 impl Store {

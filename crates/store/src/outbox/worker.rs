@@ -56,14 +56,7 @@ impl Store {
     /// must be in a tokio runtime.
     pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
         let (stop, stopping) = watch::channel(false);
-        let delivery_loop = DeliveryLoop {
-            store: self.clone(),
-            handler,
-            deliveries: JoinSet::new(),
-            tenants: HashMap::new(),
-            last_tenant: Uuid::nil(),
-            is_paused: false,
-        };
+        let delivery_loop = DeliveryLoop::new(self.clone(), handler);
         OutboxWorker { task: tokio::spawn(delivery_loop.run(stopping)), stop }
     }
 }
@@ -97,6 +90,11 @@ struct DeliveryLoop {
 }
 
 impl DeliveryLoop {
+    fn new(store: Store, handler: Arc<dyn OutboxHandler>) -> Self {
+        let (deliveries, tenants) = (JoinSet::new(), HashMap::new());
+        Self { store, handler, deliveries, tenants, last_tenant: Uuid::nil(), is_paused: false }
+    }
+
     async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let topic = self.handler.topic();
         let listener = self.store.outbox_listener();
@@ -130,7 +128,7 @@ impl DeliveryLoop {
         while self.deliveries.join_next().await.is_some() {}
     }
 
-    /// Claims as many messages as may be delivered concurrently. Returns whether more may be due.
+    /// Claims as many messages as may be delivered concurrently. Returns whether to claim again when a delivery ends.
     async fn claim(&mut self) -> Result<bool> {
         let mut connection = self.store.connection().await?;
         let now = self.store.corrected_now(&mut connection).await?;
@@ -140,18 +138,18 @@ impl DeliveryLoop {
         }
         let (topic, leased_at) = (self.handler.topic(), Instant::now());
         let free_slots = self.handler.max_concurrency().saturating_sub(self.deliveries.len());
-        let until = now.plus_seconds(LEASE.as_secs().cast_signed());
+        let tenant_limit = self.handler.max_concurrency_per_tenant();
         let busy: Vec<Uuid> = self.tenants.values().copied().collect();
-        let claimed = queue::claim(&mut connection, topic, free_slots, &busy, self.last_tenant, now, until).await?;
+        let claim = queue::claim(&mut connection, topic, free_slots, tenant_limit, &busy, self.last_tenant, now);
+        let (claimed, visited) = claim.await?;
         drop(connection);
         // The claim begins after the last tenant, so the tenants up to this one come at its end. The next one begins no
         // later than after the tenants that this one has visited, so that it skips none.
         let last = self.last_tenant;
         let order = |id: &Uuid| (*id <= last, *id);
         let furthest = claimed.iter().map(|message| message.tenant_id).max_by_key(order);
-        let visited = claimed.first().and_then(|message| message.last_visited);
         self.last_tenant = furthest.into_iter().chain(visited).min_by_key(order).unwrap_or(last);
-        let more = claimed.len() >= free_slots;
+        let is_full = claimed.len() >= free_slots;
         for message in claimed {
             let span = tracing::info_span!("deliver", topic, id = %message.attempt().id);
             let delivery = Delivery { store: self.store.clone(), handler: self.handler.clone(), leased_at };
@@ -159,7 +157,9 @@ impl DeliveryLoop {
             let task = self.deliveries.spawn(delivery.run(message).instrument(span));
             self.tenants.insert(task.id(), tenant);
         }
-        Ok(more)
+        // The limit can leave due messages while slots are free, also if no tenant is at its limit: a concurrent claim
+        // of another server may have locked the only messages that the limit allowed.
+        Ok(is_full || tenant_limit < self.handler.max_concurrency() && !self.tenants.is_empty())
     }
 
     /// Pauses the worker while the system's clock is wrong. Handlers also use times that are not corrected.
@@ -196,4 +196,58 @@ async fn wait_for_wakeup(wakeups: &mut broadcast::Receiver<String>, topic: &str)
         }
     }
     while !matches!(wakeups.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use diesel_async::RunQueryDsl as _;
+    use kernel::{OrgId, Secret};
+    use testkit::{TestClock, TestDatabase, keys};
+
+    use super::*;
+    use crate::outbox::{DeliveryError, Message};
+    use crate::{Config, Connection};
+
+    const TOPIC: &str = "mail";
+
+    /// A handler whose deliveries do not end.
+    struct PendingHandler;
+
+    #[async_trait]
+    impl OutboxHandler for PendingHandler {
+        fn topic(&self) -> &'static str {
+            TOPIC
+        }
+
+        fn max_concurrency_per_tenant(&self) -> usize {
+            2
+        }
+
+        async fn deliver(&self, _: &Message) -> std::result::Result<(), DeliveryError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn worker_claims_again_if_the_next_message_was_locked() {
+        let (database, clock) = (TestDatabase::create().await, TestClock::default());
+        let config = Config { keys: keys(), ..Config::new(Secret::new(database.url()), "test") };
+        let store = Store::new(&config, clock.clock_rng()).expect("a store");
+        let mut delivery_loop = DeliveryLoop::new(store.clone(), Arc::new(PendingHandler));
+        assert!(!delivery_loop.claim().await.expect("a claim of nothing"));
+        let org: OrgId = store.clock_rng().id();
+        let enqueue = async |tx: &mut Connection| {
+            store.enqueue_for(tx, TOPIC, org, "1", &()).await?;
+            store.enqueue_for(tx, TOPIC, org, "2", &()).await
+        };
+        store.transaction_unaudited(enqueue).await.expect("two messages");
+        let claim = async |tx: &mut Connection| {
+            let lock = diesel::sql_query("SELECT id FROM store.outbox LIMIT 1 FOR UPDATE");
+            lock.execute(tx).await?;
+            delivery_loop.claim().await
+        };
+        assert!(store.transaction_unaudited(claim).await.expect("a claim of the other message"));
+        assert_eq!(delivery_loop.tenants.len(), 1);
+    }
 }

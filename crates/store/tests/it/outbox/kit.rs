@@ -113,6 +113,7 @@ fn open(database: &TestDatabase, clock: &TestClock, keys: Keys) -> Store {
 /// The receiver of a topic. Each delivery waits for the test's response.
 pub struct Receiver {
     topic: &'static str,
+    tenant_limit: usize,
     sender: mpsc::UnboundedSender<Arrival>,
     arrivals: Mutex<mpsc::UnboundedReceiver<Arrival>>,
 }
@@ -129,8 +130,17 @@ impl Receiver {
     }
 
     pub fn for_topic(topic: &'static str) -> Arc<Self> {
+        Self::create(topic, usize::MAX)
+    }
+
+    /// Returns a receiver with a limit on the concurrent deliveries of an organization.
+    pub fn with_tenant_limit(tenant_limit: usize) -> Arc<Self> {
+        Self::create(TOPIC, tenant_limit)
+    }
+
+    fn create(topic: &'static str, tenant_limit: usize) -> Arc<Self> {
         let (sender, arrivals) = mpsc::unbounded_channel();
-        Arc::new(Self { topic, sender, arrivals: Mutex::new(arrivals) })
+        Arc::new(Self { topic, tenant_limit, sender, arrivals: Mutex::new(arrivals) })
     }
 
     /// Returns the next delivery.
@@ -163,6 +173,10 @@ impl Arrival {
 impl OutboxHandler for Receiver {
     fn topic(&self) -> &'static str {
         self.topic
+    }
+
+    fn max_concurrency_per_tenant(&self) -> usize {
+        self.tenant_limit
     }
 
     async fn deliver(&self, message: &Message) -> std::result::Result<(), DeliveryError> {

@@ -24,6 +24,36 @@ impl Kit {
         };
         self.change(enqueue).await.unwrap();
     }
+
+    /// Enqueues 200 due messages of an organization, messages of 150 others that wait for retries, and an older due
+    /// message of another one.
+    async fn enqueue_among_waiting_ones(&self) {
+        // The ids of organizations contain their times of creation.
+        self.enqueue_for_orgs(1, 200).await;
+        self.clock.advance(1);
+        self.enqueue_for_orgs(150, 1).await;
+        self.database
+            .run(
+                "UPDATE store.outbox SET next_attempt_at = 'infinity'
+                 WHERE created_at > (SELECT min(created_at) FROM store.outbox)",
+            )
+            .await;
+        self.clock.advance(1);
+        self.enqueue_for_orgs(1, 1).await;
+        self.database
+            .run(
+                "UPDATE store.outbox SET key = 'older', next_attempt_at = created_at - interval '1 hour'
+                 WHERE created_at = (SELECT max(created_at) FROM store.outbox)",
+            )
+            .await;
+    }
+
+    /// Wakes up all workers again and again.
+    async fn wake_repeatedly(&self) {
+        loop {
+            self.advance(0).await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,6 +104,28 @@ async fn each_organization_has_its_turn_before_any_has_another() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn organization_at_its_limit_leaves_slots_to_others() {
+    let (kit, receiver) = (Kit::start().await, Receiver::with_tenant_limit(3));
+    kit.enqueue_for_orgs(2, 9).await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    let mut held: Vec<Arrival> = Vec::new();
+    for _ in 0..6 {
+        held.push(receiver.next().await);
+    }
+    assert_eq!(held.iter().filter(|arrival| arrival.message.key == "0").count(), 3);
+    // Two slots are free.
+    kit.enqueue("other").await;
+    receiver.accept_next("other").await;
+    kit.wait_for_rows(6, "store.outbox WHERE attempts > 0").await;
+    for _ in 0..10 {
+        let ended = held.remove(0).accept();
+        let next = receiver.next().await;
+        assert_eq!(next.message.key, ended.key);
+        held.push(next);
+    }
+}
+
 /// Tests claims of many due messages while another organization has many messages that wait for a retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_does_not_read_the_messages_that_wait_for_a_retry() {
@@ -107,29 +159,27 @@ async fn claim_does_not_read_the_messages_that_wait_for_a_retry() {
 #[tokio::test(flavor = "multi_thread")]
 async fn organization_among_many_waiting_ones_has_its_turn() {
     let (kit, receiver) = (Kit::start().await, Receiver::new());
-    // The ids of organizations contain their times of creation.
-    kit.enqueue_for_orgs(1, 200).await;
-    kit.clock.advance(1);
-    kit.enqueue_for_orgs(150, 1).await;
-    kit.database
-        .run(
-            "UPDATE store.outbox SET next_attempt_at = 'infinity'
-             WHERE created_at > (SELECT min(created_at) FROM store.outbox)",
-        )
-        .await;
-    kit.clock.advance(1);
-    kit.enqueue_for_orgs(1, 1).await;
-    kit.database
-        .run(
-            "UPDATE store.outbox SET key = 'older', next_attempt_at = created_at - interval '1 hour'
-             WHERE created_at = (SELECT max(created_at) FROM store.outbox)",
-        )
-        .await;
+    kit.enqueue_among_waiting_ones().await;
     let _worker = kit.store.spawn_outbox_worker(receiver.clone());
     for delivered in 0.. {
         assert!(delivered < 50, "the older message waits for the others");
         if receiver.next().await.accept().key == "older" {
             break;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn organization_at_its_limit_does_not_hide_others_among_many_waiting_ones() {
+    let (kit, receiver) = (Kit::start().await, Receiver::with_tenant_limit(4));
+    kit.enqueue_among_waiting_ones().await;
+    let _worker = kit.store.spawn_outbox_worker(receiver.clone());
+    let mut held: Vec<Arrival> = Vec::new();
+    for _ in 0..4 {
+        held.push(receiver.next().await);
+    }
+    tokio::select! {
+        _ = receiver.accept_next("older") => {}
+        () = kit.wake_repeatedly() => {}
     }
 }
