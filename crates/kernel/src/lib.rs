@@ -11,6 +11,7 @@ mod caller_error;
 mod clock_rng;
 pub mod domain;
 mod email;
+mod encoded_words;
 mod error_chain;
 mod id;
 mod named_project;
@@ -33,6 +34,7 @@ pub use api_error::{ApiError, Code, InvalidField, InvalidFields, Kind, join_firs
 pub use caller_error::CallerError;
 pub use clock_rng::{Clock, ClockRng, Random};
 pub use email::Email;
+pub use encoded_words::encoded_words;
 pub use error_chain::error_chain;
 pub use id::{
     AuditId, CertificateId, ClientId, DatabaseId, DatabaseTokenId, DeploymentId, DomainId, ExportId, GrantId,

@@ -5,9 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use kernel::MailId;
+use kernel::{MailId, encoded_words};
 use lettre::message::header::{self, ContentTransferEncoding, HeaderName, HeaderValue, Headers};
 use lettre::message::{Attachment, Body, Mailboxes, Message, MultiPart, SinglePart};
 
@@ -16,10 +14,6 @@ use crate::outgoing::{ValidAttachment, ValidMail};
 
 /// The maximum length of a line without its line break (RFC 5322 section 2.1.1).
 const MAX_LINE_BYTES: usize = 998;
-
-/// The number of bytes in an encoded word of a subject. The first line, with the name, has at most 76 characters
-/// (RFC 2047 section 2).
-const ENCODED_WORD_BYTES: usize = 39;
 
 /// Assembles the message of a mail. Recipients in `bcc` appear only in the envelope. Returns `None` if the library
 /// rejects the mail.
@@ -93,17 +87,6 @@ pub(crate) fn custom_header(name: HeaderName, value: &str) -> HeaderValue {
         if text.is_ascii() || !text.contains("  ") { run } else { run.replacen(text, &encoded_words(text), 1) }
     };
     HeaderValue::new(name, runs.map(encode).collect())
-}
-
-/// Returns a text as encoded words (RFC 2047).
-fn encoded_words(text: &str) -> String {
-    let (mut words, mut rest) = (Vec::new(), text);
-    while !rest.is_empty() {
-        let (word, after) = rest.split_at(rest.floor_char_boundary(ENCODED_WORD_BYTES));
-        words.push(format!("=?utf-8?b?{}?=", STANDARD.encode(word)));
-        rest = after;
-    }
-    words.join(" ")
 }
 
 /// The text of a mail: a single part, or alternatives (text and HTML).

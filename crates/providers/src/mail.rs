@@ -5,7 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use kernel::{Email, Time};
+use kernel::{Email, Time, encoded_words};
 use lettre::address::Address;
 use lettre::message::header::{self, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
@@ -45,7 +45,7 @@ impl Mail {
         Message::builder()
             .from(from.clone())
             .to(Mailbox::new(None, to))
-            .subject(self.content.subject())
+            .raw_header(subject_header(self.content.subject()))
             .date(UNIX_EPOCH + Duration::from_secs(seconds))
             .message_id(Some(format!("<{}@{}>", self.message_id, from.email.domain())))
             .header(header::MIME_VERSION_1_0)
@@ -58,6 +58,14 @@ impl Mail {
             )
             .map_err(|_| MailError::Permanent(Cause::Address))
     }
+}
+
+/// Returns the header of a subject. Encodes all of it if it is not ASCII or has a word that looks encoded. A receiver would
+/// decode this word, which can be a name that a user chose.
+fn subject_header(subject: String) -> HeaderValue {
+    let is_plain = subject.is_ascii() && !subject.contains("=?");
+    let value = if is_plain { subject } else { encoded_words(&subject) };
+    HeaderValue::new(HeaderName::new_from_ascii_str("Subject"), value)
 }
 
 /// Parses an address of the platform or of one of its users, like [`parse_address`]. The part before the `@` must be

@@ -98,6 +98,19 @@ async fn subject_cannot_inject_headers() {
     assert_eq!(received[0].to.len(), 1);
 }
 
+/// The encoded word contains U+202E and U+202C, which a name must not contain.
+#[tokio::test]
+async fn name_that_looks_encoded_is_not_decoded() {
+    const SUBJECT: &str = "Ada invites you to join =?utf-8?q?=E2=80=AEemca=E2=80=AC_by_Bank?= on Svc";
+    let server = SmtpServer::start(Encryption::None).await;
+    let mut mail = mail("1");
+    mail.content.subject = SUBJECT.to_owned();
+    client(&config(&server, &server.url())).send(&mail).await.unwrap();
+    let received = server.wait_for(1).await;
+    let message = MessageParser::default().parse(&received[0].raw).unwrap();
+    assert_eq!(message.subject(), Some(SUBJECT));
+}
+
 #[tokio::test]
 async fn invalid_recipient_or_id_fails_without_a_connection() {
     let smtp = client(&"smtp://localhost:1".parse().unwrap());
