@@ -36,7 +36,7 @@ pub async fn limit(
         let text = "The headers of the request are too large. Delete the cookies of this site, then try again.";
         page(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
     } else if guard.is_refused() {
-        let text = "This connection has too many concurrent requests. Try again in a moment.";
+        let text = "This connection accepts no further requests now. Reload the page in a moment.";
         with_retry_after(page(StatusCode::SERVICE_UNAVAILABLE, text), Duration::ZERO)
     } else {
         match guard.respond(respond).await {

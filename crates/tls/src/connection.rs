@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -13,8 +12,8 @@ use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
 use crate::deliveries::{Deliveries, Delivery};
@@ -25,9 +24,12 @@ use crate::unread_frames::UnreadFrames;
 use crate::write_timeout::WriteTimeout;
 
 /// Browsers keep at most 100 requests of a connection open unless the server allows more.
-const MAX_CONCURRENT_REQUESTS: u32 = 256;
+const MAX_CONCURRENT_REQUESTS: usize = 256;
 /// How long an idle connection stays open at a stop, so that the last response is sent.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
+/// How long a connection accepts requests at a stop. The requests in progress then have at least ten seconds to finish before
+/// the server cuts them off.
+const ACCEPT_TIME: Duration = Duration::from_secs(15);
 
 /// A connection after its handshake.
 #[derive(Debug)]
@@ -45,12 +47,30 @@ pub struct TlsConnection {
 /// The requests of a connection that are in progress.
 #[derive(Debug, Clone)]
 pub struct Requests {
-    permits: Arc<Semaphore>,
+    in_progress: watch::Sender<InProgress>,
     open: OpenRequests,
     unread: UnreadFrames,
     deliveries: Deliveries,
     /// Is closed with the connection: requests over HTTP/2 are tasks that actix does not end.
     resets: watch::Receiver<()>,
+}
+
+/// The requests over HTTP/2 in progress.
+#[derive(Debug, Default)]
+struct InProgress {
+    count: usize,
+    /// Whether further requests are refused, because the server stops.
+    is_closed: bool,
+}
+
+/// Counts a request as in progress until it is dropped.
+#[derive(Debug)]
+struct Permit(watch::Sender<InProgress>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.send_modify(|requests| requests.count -= 1);
+    }
 }
 
 impl TlsConnection {
@@ -61,13 +81,7 @@ impl TlsConnection {
         write_timeout: Duration,
     ) -> Self {
         let (resets, received_resets) = watch::channel(());
-        let requests = Requests {
-            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS as usize)),
-            open: OpenRequests::default(),
-            unread: UnreadFrames::default(),
-            deliveries: Deliveries::default(),
-            resets: received_resets,
-        };
+        let requests = Requests::new(received_resets);
         let frames = is_http_2.then(|| FrameLimits::new(requests.open.clone(), requests.unread.clone()));
         Self { stream, requests, resets, presented, write_timeout, frames }
     }
@@ -95,10 +109,25 @@ impl TlsConnection {
 }
 
 impl Requests {
+    fn new(resets: watch::Receiver<()>) -> Self {
+        Self {
+            in_progress: watch::Sender::default(),
+            open: OpenRequests::default(),
+            unread: UnreadFrames::default(),
+            deliveries: Deliveries::default(),
+            resets,
+        }
+    }
+
     /// Begins a request over HTTP/2.
     #[must_use]
     pub fn begin(&self, request: &impl HttpMessage) -> RequestGuard {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        let is_begun = self.in_progress.send_if_modified(|requests| {
+            let is_free = requests.count < MAX_CONCURRENT_REQUESTS && !requests.is_closed;
+            requests.count += usize::from(is_free);
+            is_free
+        });
+        let permit = is_begun.then(|| Permit(self.in_progress.clone()));
         let delivery = self.deliveries.begin();
         let stream = request.extensions().get::<RequestStream>().cloned();
         let abort = Abort { stream, resets: self.resets.clone() };
@@ -107,7 +136,7 @@ impl Requests {
 
     /// Returns whether a request over HTTP/2 is in progress.
     fn are_in_progress(&self) -> bool {
-        self.permits.available_permits() < MAX_CONCURRENT_REQUESTS as usize
+        self.in_progress.borrow().count > 0
     }
 
     /// Waits until a chunk that waits for the client from now on is stalled: the client took no data for this time, less
@@ -120,14 +149,37 @@ impl Requests {
         &self.unread
     }
 
-    /// Waits until the server stops and no request over HTTP/2 is in progress. actix does not close such a connection at
-    /// a stop.
+    /// Waits until the server stops and the requests over HTTP/2 have ended. actix does not close such a connection at a
+    /// stop.
     pub(crate) async fn drain(self, stopping: GracefulShutdownSignal) {
         stopping.notified().await;
-        // This semaphore is never closed.
-        let _permits = self.permits.acquire_many(MAX_CONCURRENT_REQUESTS).await;
-        sleep(FLUSH_TIME).await;
+        self.finish().await;
     }
+
+    /// Waits until no request has been in progress for [`FLUSH_TIME`]. The client does not know that the server stops, so
+    /// its requests are still accepted. After [`ACCEPT_TIME`], they are refused.
+    async fn finish(self) {
+        let mut requests = self.in_progress.subscribe();
+        let idle = async {
+            loop {
+                end_of_all(&mut requests).await;
+                if timeout(FLUSH_TIME, requests.changed()).await.is_err() {
+                    break;
+                }
+            }
+        };
+        if timeout(ACCEPT_TIME, idle).await.is_err() {
+            self.in_progress.send_modify(|requests| requests.is_closed = true);
+            end_of_all(&mut requests).await;
+            sleep(FLUSH_TIME).await;
+        }
+    }
+}
+
+/// Waits until no request is in progress.
+async fn end_of_all(requests: &mut watch::Receiver<InProgress>) {
+    // Fails only without a sender, and the caller has one.
+    let _ = requests.wait_for(|requests| requests.count == 0).await;
 }
 
 /// The end of a request by its client.
@@ -154,12 +206,12 @@ pub struct RequestGuard {
     abort: Abort,
     open: OpenRequest,
     delivery: Delivery,
-    /// `None` if the connection has too many concurrent requests.
-    permit: Option<OwnedSemaphorePermit>,
+    /// `None` if the request is refused.
+    permit: Option<Permit>,
 }
 
 impl RequestGuard {
-    /// Returns whether the connection has too many concurrent requests, so that this one must be refused.
+    /// Returns whether the request must be refused: the connection has too many concurrent ones, or is about to be closed.
     #[must_use]
     pub const fn is_refused(&self) -> bool {
         self.permit.is_none()
@@ -188,7 +240,7 @@ struct HeldBody<B, A> {
     abort: Pin<Box<A>>,
     delivery: Delivery,
     _open: OpenRequest,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl<B, A> MessageBody for HeldBody<B, A>
@@ -269,5 +321,55 @@ impl AsyncWrite for TlsConnection {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn begin(requests: &Requests) -> RequestGuard {
+        requests.begin(&TestRequest::default().to_http_request())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_of_a_stopping_server_is_closed_when_it_is_idle() {
+        let (_resets, received_resets) = watch::channel(());
+        let requests = Requests::new(received_resets);
+        let first = begin(&requests);
+        let finished = tokio::spawn(requests.clone().finish());
+        sleep(Duration::from_secs(5)).await;
+        let second = begin(&requests);
+        assert!(!second.is_refused());
+        drop(first);
+        sleep(Duration::from_secs(1)).await;
+        drop(second);
+        // The response to a short request needs time to be sent, too.
+        for _ in 0..3 {
+            sleep(FLUSH_TIME * 4 / 5).await;
+            assert!(!begin(&requests).is_refused() && !finished.is_finished());
+        }
+        sleep(FLUSH_TIME * 4 / 5).await;
+        assert!(!finished.is_finished());
+        finished.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_connection_of_a_stopping_server_refuses_later_requests() {
+        let (_resets, received_resets) = watch::channel(());
+        let requests = Requests::new(received_resets);
+        let (mut current, finished) = (begin(&requests), tokio::spawn(requests.clone().finish()));
+        // A client that always has a request in progress.
+        for _ in 0..14 {
+            sleep(Duration::from_secs(1)).await;
+            current = begin(&requests);
+            assert!(!current.is_refused());
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert!(begin(&requests).is_refused() && !finished.is_finished());
+        drop(current);
+        finished.await.unwrap();
     }
 }

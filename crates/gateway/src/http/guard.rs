@@ -27,8 +27,8 @@ struct RequestPermit {
     permit: RefCell<Option<Permit>>,
 }
 
-/// Marks a request whose connection has too many concurrent requests.
-struct AboveConnectionLimit;
+/// Marks a request that its connection refuses: it has too many concurrent requests, or the server stops.
+struct RefusedByConnection;
 
 impl RequestPermit {
     fn take(limit: web::Data<ConcurrencyLimit>, method: &Method) -> Option<Self> {
@@ -64,20 +64,20 @@ pub(super) fn busy() -> Problem {
     Problem::new(&Code::UNAVAILABLE, "the server is at capacity; try again in a moment")
 }
 
-/// Begins a request over HTTP/2 on a connection on which the server terminates TLS. If the connection has too many
-/// concurrent requests, [`guard`] rejects the request.
+/// Begins a request over HTTP/2 on a connection on which the server terminates TLS. If the connection refuses the
+/// request, [`guard`] rejects it.
 pub(super) fn begin(request: &Request) -> Option<RequestGuard> {
     let requests = request.conn_data::<Requests>().filter(|_| request.version() == Version::HTTP_2);
     let connection = requests?.begin(request);
     if connection.is_refused() {
-        request.extensions_mut().insert(AboveConnectionLimit);
+        request.extensions_mut().insert(RefusedByConnection);
     }
     Some(connection)
 }
 
 /// Middleware that rejects requests before routing. Above the configured maximum of the concurrency limit, it responds
 /// with 503 immediately, without a queue. The load shedder refuses most of these requests earlier. Also rejects requests
-/// above the limit of their connection.
+/// that their connection refuses.
 ///
 /// # Errors
 /// Returns the errors of the inner service.
@@ -85,8 +85,8 @@ pub async fn guard(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    if request.extensions().contains::<AboveConnectionLimit>() {
-        let message = "this connection has too many concurrent requests; try again in a moment";
+    if request.extensions().contains::<RefusedByConnection>() {
+        let message = "this connection accepts no further requests now; try again on a new connection";
         let answer = Problem::new(&Code::UNAVAILABLE, message).respond(request.request());
         return Ok(request.into_response(answer));
     }

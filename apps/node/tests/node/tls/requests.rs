@@ -350,6 +350,42 @@ async fn graceful_stop_closes_idle_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_during_a_graceful_stop_are_served() {
+    let (rig, certificate) = Rig::start_with_certificate().await;
+    let large = vec![b'x'; 1 << 20];
+    rig.core.deploy("shop", &[("assets/index.html", b"home"), ("assets/large", &large)]);
+    let client = rig.client(&[&certificate]).with(|config| config.alpn_protocols = vec![b"h2".to_vec()]);
+    let mut builder = h2::client::Builder::new();
+    // The unread part of a response does not use up the window of the connection.
+    builder.initial_connection_window_size(1 << 20);
+    let (send, connection) = builder.handshake::<_, Bytes>(client.connect(HOST).await.unwrap()).await.unwrap();
+    tokio::spawn(async { drop(connection.await) });
+    let connection = Http2(send);
+    let is_deployed = async || connection.send(request(Method::HEAD, "/large"), &[]).await.status == 200;
+    super::wait_for("the large file", is_deployed).await;
+    let (response, _) = connection.begin(request(Method::GET, "/large"), &[]).await;
+    let mut unread = response.await.unwrap().into_body();
+
+    let mut http_1 = rig.client(&[&certificate]).connect(HOST).await.unwrap();
+    let stopped = tokio::spawn(rig.node.stop());
+    // The node has begun to stop when it closes this connection.
+    drop(http_1.read_to_end(&mut Vec::new()).await);
+    for _ in 0..5 {
+        let seen = connection.get("/").await;
+        assert_eq!((seen.status, seen.body.as_str()), (200, "home"));
+    }
+    let mut received = 0;
+    while let Some(chunk) = unread.data().await {
+        let chunk = chunk.unwrap();
+        unread.flow_control().release_capacity(chunk.len()).unwrap();
+        received += chunk.len();
+    }
+    assert_eq!(received, large.len());
+    timeout(Duration::from_secs(20), stopped).await.unwrap().unwrap();
+    assert!(connection.0.clone().ready().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unread_response_over_http_2_ends() {
     const CODE: &str = r#"
         const chunk = new Uint8Array(64 * 1024);
