@@ -29,6 +29,13 @@ use crate::v1::Contexts;
 /// wait behind more of them. Long polls do not count while they wait.
 const MAX_INTERNAL_REQUESTS: usize = 64;
 
+/// The memory of the large bodies of users, in bytes. The largest body needs half of the share of its user. Together with
+/// the uploads and the memory below, it fits into the `MemoryMax` of `svc-server.service`.
+const BODY_MEMORY_BYTES: usize = 64 << 20;
+
+/// The memory of the large bodies of nodes, in bytes. The largest body needs half of it.
+const INTERNAL_BODY_MEMORY_BYTES: usize = 128 << 20;
+
 /// An application factory.
 pub trait AppFactory:
     ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<BoxBody>, Error = Error, InitError = ()>
@@ -54,6 +61,7 @@ pub struct Services {
     internal_concurrency_limit: Data<ConcurrencyLimit>,
     upload_limiter: Data<UploadLimiter>,
     body_memory: Data<BodyMemory>,
+    internal_body_memory: Data<BodyMemory>,
     node_wait_limiter: Data<NodeWaitLimiter>,
     shutdown: Data<Shutdown>,
     plan_limits: Data<kernel::Limits>,
@@ -77,7 +85,8 @@ impl Services {
             routing,
             limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
             upload_limiter: Data::new(UploadLimiter::default()),
-            body_memory: Data::new(BodyMemory::default()),
+            body_memory: Data::new(BodyMemory::new(BODY_MEMORY_BYTES)),
+            internal_body_memory: Data::new(BodyMemory::new(INTERNAL_BODY_MEMORY_BYTES)),
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
@@ -177,7 +186,7 @@ pub fn internal_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.limiters.clone())
         .app_data(services.internal_concurrency_limit.clone())
         .app_data(services.upload_limiter.clone())
-        .app_data(services.body_memory.clone())
+        .app_data(services.internal_body_memory.clone())
         .app_data(services.registry.clone())
         .configure(|app| services.contexts.register(app))
         .configure(|app| services.routing.internal.configure(app))

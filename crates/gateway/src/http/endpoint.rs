@@ -9,6 +9,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt as _;
 use kernel::Code;
 
+use super::body::reserve_memory;
 use super::extract::{Extract, IntoResponse, Policy};
 use super::idempotency::{self, IdempotencyCheck};
 use super::operation::Limits;
@@ -83,6 +84,7 @@ macro_rules! endpoint {
                 let mut policy = P::extract(request, &mut payload).await?;
                 let _upload = upload_limiter::acquire(request, policy.actor(), limits)?;
                 let _wait = node_wait::acquire(request, policy.actor(), limits)?;
+                let _memory = reserve_memory(request, policy.actor(), limits).await?;
                 let idempotent_request = match idempotency::check(request, &mut payload, &mut policy, limits).await? {
                     IdempotencyCheck::Execute(request) => request,
                     IdempotencyCheck::Replay(response) => return Ok(response),

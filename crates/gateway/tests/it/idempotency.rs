@@ -6,7 +6,7 @@ use actix_web::http::StatusCode;
 use actix_web::test::TestRequest;
 use actix_web::web::{Data, ServiceConfig};
 use gateway::Problem;
-use gateway::http::{Body, Describe, Extract, Json, Operation, Policy, Routes};
+use gateway::http::{Body, BodyMemory, Describe, Extract, Json, Operation, Policy, Routes};
 use kernel::audit::Actor;
 use kernel::{ClockRng, UserId};
 use serde::{Deserialize, Serialize};
@@ -89,9 +89,9 @@ async fn post(store: &TestStore, path: &str, length: usize) -> TestResponse {
     area.post("small", "/small", small);
     let request = TestRequest::post().uri(path).insert_header(("idempotency-key", "key"));
     let request = request.set_json(json!({ "text": "x".repeat(length) }));
-    let store = Data::new(store.store.clone());
+    let (store, memory) = (Data::new(store.store.clone()), Data::new(BodyMemory::new(128 << 20)));
     let services = |app: &mut ServiceConfig| {
-        app.app_data(store);
+        app.app_data(store).app_data(memory);
     };
     call_with(&routes, services, request).await
 }

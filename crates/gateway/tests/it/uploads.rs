@@ -7,9 +7,10 @@ use actix_web::http::StatusCode;
 use actix_web::test::TestRequest;
 use actix_web::web::{Bytes, Data, ServiceConfig};
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use gateway::Problem;
 use gateway::authority::Open;
-use gateway::http::{Body, Json, Routes, Upload, UploadLimiter, ZonefileBody};
+use gateway::http::{Body, BodyMemory, Json, Routes, Upload, UploadLimiter, ZonefileBody};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -48,6 +49,10 @@ async fn zone(_: Open, ZonefileBody(text): ZonefileBody) -> Result<Json<Received
 }
 
 async fn echo(_: Open, Body(body): Body<Received>) -> Result<Json<Received>, Problem> {
+    Ok(Json(body))
+}
+
+async fn echo_large(_: Open, Body(body): Body<Received, { 2 * KIB * KIB }>) -> Result<Json<Received>, Problem> {
     Ok(Json(body))
 }
 
@@ -134,4 +139,30 @@ async fn slow_server_does_not_end_an_upload() {
 async fn json_body_that_takes_too_long_is_a_timeout() {
     tokio::time::pause();
     assert_timeout(send("/echo", "application/json", vec![(2, 1); 10]).await, "5 s");
+}
+
+/// Sends a large body that does not arrive.
+async fn send_large(memory: Data<BodyMemory>) -> StatusCode {
+    let mut routes = Routes::default();
+    let mut area = routes.area("test", "Large bodies.");
+    area.put("echo_large", "/large", echo_large);
+    let services = |app: &mut ServiceConfig| {
+        app.app_data(memory);
+    };
+    let request = TestRequest::put().uri("/large").insert_header(("content-type", "application/json"));
+    call_streaming(&routes, services, request, Some(body(vec![(60, 1)]))).await.status
+}
+
+#[actix_web::test]
+async fn large_bodies_have_memory_while_they_arrive() {
+    tokio::time::pause();
+    let memory = Data::new(BodyMemory::new(128 << 20));
+    let mut statuses = join_all((0..17).map(|_| send_large(memory.clone()))).await;
+    statuses.sort_unstable();
+    let (late, refused) = statuses.split_at(16);
+    assert_eq!(late, [StatusCode::REQUEST_TIMEOUT; 16]);
+    assert_eq!(refused, [StatusCode::SERVICE_UNAVAILABLE]);
+    // They release the memory when they end.
+    let statuses = join_all((0..16).map(|_| send_large(memory.clone()))).await;
+    assert_eq!(statuses, [StatusCode::REQUEST_TIMEOUT; 16]);
 }

@@ -2,8 +2,10 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
 use super::{PdnsClient, ZONES, assert_error, rrset, rrsets, setup, zone_rrsets};
+use crate::overload::{connect, read_response};
 use crate::support::{App, client};
 
 const ZONE: &str = "/api/v1/servers/localhost/zones/example.org.";
@@ -100,6 +102,13 @@ async fn all_errors_have_the_powerdns_format() {
     }
     let large = json!({ "name": "example.org.", "comment": "x".repeat(2 << 20) });
     tool.post(ZONES, large).await.expect(413);
+    // A large body reserves memory before it is read, so its declared length is checked first.
+    let key = tool.key.as_deref().unwrap();
+    let head = format!("POST {ZONES} HTTP/1.1\r\nHost: x\r\nX-API-Key: {key}\r\nContent-Length: 3000000\r\n\r\n");
+    let mut stream = connect(&app).await;
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let response = read_response(&mut stream).await.unwrap();
+    assert!(response.starts_with("http/1.1 413 "), "{response}");
     // Only a personal access token in the X-API-Key header is accepted.
     let session = PdnsClient::new(&app, ada.token.as_deref());
     session.get("/api").await.expect(401);

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use validator::Validate;
 
 use super::read::{DEFAULT_LIMIT, expect_content_type, read_in_time};
-use super::{memory, strict_json};
+use super::strict_json;
 use crate::http::validation::validate;
 use crate::http::{Describe, Extract, Operation, Schemas};
 use crate::problem::Problem;
@@ -31,7 +31,6 @@ impl<T: ToSchema, const LIMIT: usize> Describe for Body<T, LIMIT> {
 impl<T: DeserializeOwned + Validate + ToSchema, const LIMIT: usize> Extract for Body<T, LIMIT> {
     async fn extract(request: &HttpRequest, payload: &mut Payload) -> Result<Self, Problem> {
         expect_content_type(request, "application/json")?;
-        memory::reserve(request, LIMIT).await?;
         let bytes = read_in_time(request, payload, LIMIT).await?;
         let value = strict_json::parse(&bytes)
             .map_err(|error| Problem::invalid_fields(InvalidField::new("", format!("is not valid JSON: {error}"))))?;

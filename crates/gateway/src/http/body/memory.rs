@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::header::{CONTENT_LENGTH, HeaderMap};
-use actix_web::{HttpMessage as _, HttpRequest, web};
-use kernel::Code;
+use actix_web::{HttpRequest, web};
+use kernel::audit::Actor;
+use kernel::{Code, KeyedSemaphores, UserId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::read::DEFAULT_LIMIT;
 use crate::http::guard;
+use crate::http::operation::Limits;
 use crate::problem::Problem;
 
-/// Bodies of routes with a larger limit reserve memory.
+/// Without a user, only routes with a larger limit reserve memory.
 const MAX_UNRESERVED: usize = 1 << 20;
-
-/// The memory of all large bodies, in bytes.
-const MAX_BYTES: usize = 128 << 20;
 
 /// The memory of a request, as a multiple of the length of its body: the bytes, the parsed values, and the handler's
 /// copies.
@@ -27,24 +27,33 @@ const UNIT_BYTES: usize = 1 << 10;
 /// The longest wait for the memory that other requests use.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The memory of the large bodies of this process.
+/// The memory of the large bodies of a listener.
 #[derive(Debug)]
-pub struct BodyMemory(Arc<Semaphore>);
-
-/// Reserved memory, which a request holds until it ends.
-struct Reservation(#[expect(dead_code, reason = "released when the request ends")] OwnedSemaphorePermit);
-
-impl Default for BodyMemory {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_BYTES / UNIT_BYTES)))
-    }
+pub struct BodyMemory {
+    total: Arc<Semaphore>,
+    users: KeyedSemaphores<UserId>,
 }
 
 impl BodyMemory {
+    /// Creates the memory with its size. A user gets a quarter of it.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let units = bytes / UNIT_BYTES;
+        Self { total: Arc::new(Semaphore::new(units)), users: KeyedSemaphores::new(units / 4) }
+    }
+
     /// Waits for the memory of a body. Requests get it in the order of their calls, so large bodies cannot be starved.
-    async fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    async fn reserve(&self, bytes: usize, user: Option<UserId>) -> Option<Vec<OwnedSemaphorePermit>> {
         let units = u32::try_from((bytes * COPIES).div_ceil(UNIT_BYTES)).ok()?;
-        timeout(WAIT_TIMEOUT, Arc::clone(&self.0).acquire_many_owned(units)).await.ok()?.ok()
+        let of_user = user.map(|user| self.users.of(user));
+        let acquire = async {
+            let mut permits = Vec::new();
+            for semaphore in of_user.into_iter().chain([Arc::clone(&self.total)]) {
+                permits.push(semaphore.acquire_many_owned(units).await.ok()?);
+            }
+            Some(permits)
+        };
+        timeout(WAIT_TIMEOUT, acquire).await.ok()?
     }
 }
 
@@ -53,67 +62,100 @@ pub(crate) fn declared_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reserves memory for a body of at most `limit` bytes, if the limit is large. The request holds no permit of the
+/// Reserves memory for a body above [`DEFAULT_LIMIT`], until the permits are dropped. The request holds no permit of the
 /// concurrency limit while it waits.
 ///
 /// # Errors
 /// Returns 413 for a declared length above the limit, and 503 if other requests use the memory for too long.
-pub(super) async fn reserve(request: &HttpRequest, limit: usize) -> Result<(), Problem> {
-    if limit <= MAX_UNRESERVED {
-        return Ok(());
-    }
+pub(in crate::http) async fn reserve_memory(
+    request: &HttpRequest,
+    actor: Option<&mut Actor>,
+    limits: Limits,
+) -> Result<Vec<OwnedSemaphorePermit>, Problem> {
+    let user = actor.and_then(|actor| actor.user);
+    // Nodes and hooks have no share, so only their largest bodies reserve memory.
+    let unreserved = if user.is_some() { DEFAULT_LIMIT } else { MAX_UNRESERVED };
+    // Uploads have separate limits.
+    let limit = limits.body.filter(|limit| *limit > unreserved && limits.upload.is_none());
+    let Some(limit) = limit else { return Ok(Vec::new()) };
     let length = declared_length(request.headers()).unwrap_or(limit);
     if length > limit {
         return Err(Problem::too_large(limit as u64));
+    }
+    if length <= DEFAULT_LIMIT {
+        return Ok(Vec::new());
     }
     let memory = request.app_data::<web::Data<BodyMemory>>();
     let memory = memory.ok_or_else(|| Problem::internal("the app data contains no memory of bodies"))?;
     guard::release_permit(request);
     let busy = || Problem::new(&Code::UNAVAILABLE, "too many large requests; try again in a moment");
-    let reserved = memory.reserve(length).await.ok_or_else(busy)?;
+    let reserved = memory.reserve(length, user).await.ok_or_else(busy)?;
     guard::require_permit(request)?;
-    request.extensions_mut().insert(Reservation(reserved));
-    Ok(())
+    Ok(reserved)
 }
 
 #[cfg(test)]
 mod tests {
     use actix_web::test::TestRequest;
+    use kernel::ClockRng;
 
     use super::*;
 
     const LIMIT: usize = 16 << 20;
 
-    fn request(memory: &web::Data<BodyMemory>, length: Option<usize>) -> HttpRequest {
+    /// Reserves the memory of a request with this declared length, on a route with this limit.
+    async fn reserve(
+        memory: &web::Data<BodyMemory>,
+        actor: Option<&mut Actor>,
+        limit: usize,
+        length: Option<usize>,
+    ) -> Result<Vec<OwnedSemaphorePermit>, Problem> {
         let request = TestRequest::default().app_data(memory.clone());
         let request = match length {
             Some(length) => request.insert_header((CONTENT_LENGTH, length)),
             None => request,
         };
-        request.to_http_request()
+        let limits = Limits { long: false, waits_for_node: false, body: Some(limit), upload: None };
+        reserve_memory(&request.to_http_request(), actor, limits).await
     }
 
     #[actix_web::test]
     async fn requests_share_the_memory_until_they_end() {
         tokio::time::pause();
-        let memory = web::Data::new(BodyMemory::default());
-        let full = request(&memory, Some(LIMIT));
-        reserve(&full, LIMIT).await.expect("half of the memory");
+        let memory = web::Data::new(BodyMemory::new(128 << 20));
+        let _half = reserve(&memory, None, LIMIT, Some(LIMIT)).await.expect("half of the memory");
         // Without a declared length, the limit counts.
-        let undeclared = request(&memory, None);
-        reserve(&undeclared, LIMIT).await.expect("the other half");
-        let small = request(&memory, Some(1));
-        let refused = reserve(&small, LIMIT).await.expect_err("no memory is left");
+        let undeclared = reserve(&memory, None, LIMIT, None).await.expect("the other half");
+        let small = Some(DEFAULT_LIMIT + 1);
+        let refused = reserve(&memory, None, LIMIT, small).await.expect_err("no memory is left");
         assert_eq!(refused.code().name, "unavailable");
         drop(undeclared);
-        reserve(&small, LIMIT).await.expect("memory");
+        reserve(&memory, None, LIMIT, small).await.expect("memory");
     }
 
     #[actix_web::test]
-    async fn small_limits_need_no_memory_and_long_bodies_are_refused() {
-        let memory = web::Data::new(BodyMemory(Arc::new(Semaphore::new(0))));
-        reserve(&request(&memory, None), MAX_UNRESERVED).await.expect("no reservation");
-        let refused = reserve(&request(&memory, Some(LIMIT + 1)), LIMIT).await.expect_err("too large");
+    async fn user_gets_a_quarter_of_the_memory() {
+        const LARGE: usize = MAX_UNRESERVED;
+        tokio::time::pause();
+        let memory = web::Data::new(BodyMemory::new(64 << 20));
+        let [mut ada, mut bob] = [(); 2].map(|()| testkit::session_actor(ClockRng::system().id()));
+        let mut reserved = Vec::new();
+        for _ in 0..4 {
+            reserved.push(reserve(&memory, Some(&mut ada), LARGE, None).await.expect("memory"));
+        }
+        let refused = reserve(&memory, Some(&mut ada), LARGE, None).await.expect_err("the user has no memory left");
+        assert_eq!(refused.code().name, "unavailable");
+        reserve(&memory, Some(&mut bob), LARGE, None).await.expect("memory of another user");
+        reserve(&memory, Some(&mut ada), LARGE, Some(DEFAULT_LIMIT)).await.expect("no reservation");
+        reserved.pop();
+        reserve(&memory, Some(&mut ada), LARGE, None).await.expect("memory");
+    }
+
+    #[actix_web::test]
+    async fn small_limits_need_no_memory_without_a_user_and_long_bodies_are_refused() {
+        let memory = web::Data::new(BodyMemory::new(0));
+        reserve(&memory, None, MAX_UNRESERVED, None).await.expect("no reservation");
+        let refused = reserve(&memory, None, LIMIT, Some(LIMIT + 1)).await.expect_err("too large");
         assert_eq!(refused.code().name, "payload_too_large");
     }
 }

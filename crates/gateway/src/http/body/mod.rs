@@ -15,6 +15,7 @@ pub use form::Form;
 pub use json::Body;
 pub use memory::BodyMemory;
 pub(crate) use memory::declared_length;
+pub(in crate::http) use memory::reserve_memory;
 pub use message::MessageUpload;
 pub use plain_text::PlainText;
 pub use raw::Raw;
