@@ -52,6 +52,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The headers that are stored together with a response.
 const STORED_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, ETAG, REQUEST_ID];
 
+/// The largest response body that is stored, in bytes.
+const MAX_STORED_BYTES: u64 = 16 * 1024;
+
 /// The interval at which a long request renews its claim.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -187,9 +190,9 @@ impl IdempotentRequest {
             active.release().await;
             return Ok(response);
         };
-        // Only a POST that returned a large existing object has a streamed response. Do not store it, because the
-        // request may be executed again.
-        if response.body().size() == BodySize::Stream {
+        // Do not store a large response, because stored responses use the disk of Postgres. A request that changed nothing
+        // may be executed again. A retry of another one receives `idempotency_answer_lost`.
+        if !matches!(response.body().size(), BodySize::None | BodySize::Sized(..=MAX_STORED_BYTES)) {
             active.release().await;
             return Ok(response);
         }

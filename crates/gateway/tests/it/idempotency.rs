@@ -1,4 +1,4 @@
-//! Body limits of requests with an `Idempotency-Key`.
+//! Requests with an `Idempotency-Key`: the limits of their bodies and of their stored responses.
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
@@ -78,6 +78,10 @@ async fn text(_: SameCaller, Body(body): Body<Text>) -> Result<Json<Length>, Pro
     Ok(Json(Length { length: body.text.len() }))
 }
 
+async fn echo(_: SameCaller, Body(body): Body<Text>) -> Result<Json<Text>, Problem> {
+    Ok(Json(body))
+}
+
 async fn bare(_: SameCaller) -> Result<Json<Length>, Problem> {
     Ok(Json(Length { length: 0 }))
 }
@@ -113,6 +117,7 @@ async fn repeat(store: &TestStore, uri: &str, body: Vec<u8>) -> (StatusCode, boo
     let mut routes = Routes::default();
     let mut area = routes.area("test", "Repeated requests.");
     area.post("text", "/text", text);
+    area.post("echo", "/echo", echo);
     area.post("bare", "/bare", bare);
     let request = TestRequest::post().uri(uri).insert_header(("idempotency-key", "key"));
     let request = request.insert_header(("content-type", "application/json")).set_payload(body);
@@ -143,4 +148,17 @@ async fn body_of_a_route_without_one_is_ignored() {
     for body in [Vec::new(), b"{".to_vec(), vec![b'x'; 100_000]] {
         assert_eq!(repeat(&store, "/bare", body).await, (StatusCode::OK, true));
     }
+}
+
+#[actix_web::test]
+async fn large_response_is_not_stored() {
+    let store = TestStore::start().await;
+    let body = |bytes: usize| format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes - 11)).into_bytes();
+    for _ in 0..2 {
+        assert_eq!(repeat(&store, "/echo", body(16 * 1024 + 1)).await, (StatusCode::OK, false));
+    }
+    assert_eq!(store.database.number("SELECT count(*) FROM store.idempotency").await, 0);
+    // The request changed nothing, so the key may be used for another one.
+    assert_eq!(repeat(&store, "/echo", body(16 * 1024)).await, (StatusCode::OK, false));
+    assert_eq!(repeat(&store, "/echo", body(16 * 1024)).await, (StatusCode::OK, true));
 }

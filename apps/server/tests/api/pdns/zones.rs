@@ -1,10 +1,11 @@
 //! Zones in the PowerDNS-compatible API.
 
 use futures_util::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{PdnsClient, ZONES, key, rrset, rrsets, setup, setup_with, zone_rrsets};
-use crate::support::{use_short_waits, while_changes_wait};
+use super::{PdnsClient, ZONES, assert_error, key, rrset, rrsets, setup, setup_with, zone_rrsets};
+use crate::support::{ApiResponse, client, use_short_waits, while_changes_wait};
 
 const ZONE: &str = "/api/v1/servers/localhost/zones/example.org.";
 
@@ -29,6 +30,26 @@ async fn server_information_has_a_supported_version() {
     assert_eq!(version[..2], [4, 7]);
     assert_eq!(tool.get("/api/v1/servers").await.expect(200), &json!([server]));
     assert_eq!(tool.get("/api/v1/servers/localhost/config").await.expect(200), &json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_response_to_a_created_zone_is_not_stored() {
+    let (app, _, tool) = setup().await;
+    let records: Vec<Value> =
+        (0..200).map(|n| rrset(&format!("host-{n}.example.org."), "A", 300, &["192.0.2.1"])).collect();
+    let new = json!({ "name": "example.org.", "kind": "Native", "rrsets": records });
+    let create = async || {
+        let request = client().post(format!("{}{ZONES}", app.base)).header("X-API-Key", tool.key.clone().unwrap());
+        let request = request.header("idempotency-key", "key-1").body(new.to_string());
+        ApiResponse::read(&Method::POST, ZONES, request.send().await.unwrap()).await
+    };
+    let created = create().await;
+    created.expect(201);
+    assert!(created.bytes.len() > 16 * 1024, "{}", created.bytes.len());
+    assert!(app.db_rows("SELECT id FROM store.idempotency WHERE answer IS NOT NULL").await.is_empty());
+    // A retry does not create the zone again.
+    app.clock.advance(60);
+    assert_error(&create().await, 409, "its response was lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
