@@ -133,6 +133,7 @@ pub const LOAD_TEST_LIMITS: &str = "
     orgs_per_user = 1000000
     invite_mails_per_org = 1000000
     invite_mails_per_user = 1000000
+    idempotency_keys_per_user = 1000000000
     notification_mails_per_recipient = 1000000
     deleted_projects_per_org = 1000000
     deployments_per_project = 1000000

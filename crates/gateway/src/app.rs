@@ -65,6 +65,7 @@ pub struct Services {
     node_wait_limiter: Data<NodeWaitLimiter>,
     shutdown: Data<Shutdown>,
     plan_limits: Data<kernel::Limits>,
+    abuse_limits: Data<kernel::AbuseLimits>,
     write_limiter: Data<WriteLimiter>,
     readiness: Data<Readiness>,
     registry: Data<Registry>,
@@ -90,6 +91,7 @@ impl Services {
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),
+            abuse_limits: Data::new(contexts.projects.abuse_limits()),
             write_limiter: Data::new(WriteLimiter::new(config.max_waits.write_permit)),
             concurrency_limit: Data::new(concurrency_limit),
             internal_concurrency_limit: Data::new(ConcurrencyLimit::new(MAX_INTERNAL_REQUESTS, connections, 1)),
@@ -166,6 +168,7 @@ fn public_app(services: &Services) -> App<impl AppFactory + use<>> {
         .app_data(services.node_wait_limiter.clone())
         .app_data(services.shutdown.clone())
         .app_data(services.plan_limits.clone())
+        .app_data(services.abuse_limits.clone())
         .app_data(services.write_limiter.clone())
         .app_data(services.readiness.clone())
         .app_data(services.routing.reference.clone())

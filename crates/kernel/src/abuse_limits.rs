@@ -17,6 +17,9 @@ pub struct AbuseLimits {
     pub invite_mails_per_org: u32,
     /// Maximum number of invitation mails that a user causes in 24 hours, over all organizations.
     pub invite_mails_per_user: u32,
+    /// Maximum number of new idempotency keys of a user in any 24 hours, over all credentials. Half of them can be used
+    /// in one burst.
+    pub idempotency_keys_per_user: u32,
     /// Maximum number of notification mails to an address in any hour, over all organizations of the same creator. Half
     /// of them can be sent in one burst.
     pub notification_mails_per_recipient: u32,
@@ -44,6 +47,7 @@ impl Default for AbuseLimits {
             orgs_per_user: 250,
             invite_mails_per_org: 100,
             invite_mails_per_user: 200,
+            idempotency_keys_per_user: 10_000,
             notification_mails_per_recipient: 60,
             deleted_projects_per_org: 300,
             deployments_per_project: 2_000,

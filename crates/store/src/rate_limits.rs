@@ -22,6 +22,12 @@ impl Quota {
     pub fn at_most_per_hour(limit: u32) -> Self {
         Self { permits: limit.div_ceil(2), period: Duration::from_secs(3600) }
     }
+
+    /// Returns the quota that grants at most `limit` permits in any 24 hours, half of them in one burst.
+    #[must_use]
+    pub fn at_most_per_day(limit: u32) -> Self {
+        Self { period: Duration::from_secs(24 * 3600), ..Self::at_most_per_hour(limit) }
+    }
 }
 
 /// The numbers of the parameters of a statement that takes permits of a bucket.

@@ -403,3 +403,27 @@ async fn invitations_and_limit_errors_are_replayed() {
         ada.get("/v1/orgs/ada/notifications").await.expect(200)["items"].as_array().unwrap().clone();
     assert_eq!(raised.len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_keys_of_a_user_are_limited() {
+    // Two keys can be used in one burst.
+    let app = App::with(|config| config.abuse_limits.idempotency_keys_per_user = 4).await;
+    let (ada, bob) = (app.sign_in("ada").await, app.sign_in("bob").await);
+    let first = create_org(&ada, "key-1", "bob").await;
+    first.expect_error(409, "slug_taken");
+    // The credentials of a user share the limit.
+    let other_session = app.sign_in("ada").await;
+    create_org(&other_session, "key-1", "bob").await.expect_error(409, "slug_taken");
+    let refused = create_org(&ada, "key-2", "acme").await;
+    let error = refused.expect_error(429, "rate_limited");
+    assert_eq!(error["details"], json!({ "limit": 4, "of": "idempotency_keys" }));
+    create_org(&other_session, "key-2", "acme").await.expect_error(429, "rate_limited");
+    assert_eq!((count_orgs(&app, "acme").await, keys(&app).await), ((0, 0), 2));
+    // Known keys, requests without a key, and other users are not affected.
+    assert_replay(&first, &create_org(&ada, "key-1", "bob").await);
+    ada.post("/v1/orgs", json!({ "slug": "beta" })).await.expect(201);
+    create_org(&bob, "key-1", "ada").await.expect_error(409, "slug_taken");
+    app.clock.advance(refused.header("retry-after").parse().unwrap());
+    create_org(&ada, "key-2", "acme").await.expect(201);
+    create_org(&ada, "key-3", "acme").await.expect_error(429, "rate_limited");
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use actix_web::body::{BodySize, MessageBody as _, to_bytes};
 use actix_web::dev::Payload;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, RETRY_AFTER};
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -17,9 +17,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
 use kernel::audit::IdempotencyClaim;
-use kernel::{Code, Digest, Digester, Kind, Plan, error_chain};
+use kernel::{AbuseLimits, Code, Digest, Digester, Kind, Plan, error_chain};
 use serde::{Deserialize, Serialize};
-use store::{ClaimOutcome, Store};
+use store::{ClaimOutcome, Quota, Store};
 
 use super::body::{Upload, read_in_time};
 use super::operation::Limits;
@@ -113,6 +113,7 @@ pub(crate) async fn check(
     };
     let Some(key) = key(request)? else { return Ok(IdempotencyCheck::Execute(IdempotentRequest(None))) };
     let store = web::Data::<Store>::extract(request, payload).await?;
+    let max_keys = web::Data::<AbuseLimits>::extract(request, payload).await?.idempotency_keys_per_user;
     let (body_digest, upload_digest) = if limits.upload.is_some() {
         (None, digest_of_stream(payload))
     } else if let Some(limit) = limits.body {
@@ -133,16 +134,19 @@ pub(crate) async fn check(
         .await?;
     match claim {
         ClaimOutcome::Claimed(claim) => {
-            actor.idempotency = Some(claim);
             let body = body_digest.map_or(BodyDigest::Streamed(upload_digest), BodyDigest::Known);
             let renewal = limits.long.then(|| actix_web::rt::spawn(renew_claim(store.clone(), claim)));
-            Ok(IdempotencyCheck::Execute(IdempotentRequest(Some(ActiveClaim {
-                store,
-                claim,
-                body,
-                renewal,
-                is_closed: false,
-            }))))
+            let mut active = ActiveClaim { store, claim, body, renewal, is_closed: false };
+            // Take the permit after the claim, because a retry with a known key needs none.
+            let user = actor.user.map_or(caller, |user| user.to_string());
+            let (bucket, quota) = (format!("idempotency-keys {user}"), Quota::at_most_per_day(max_keys));
+            let wait = active.store.permits_take(&bucket, quota, 1).await?;
+            if let Some(wait) = wait {
+                active.release().await;
+                return Err(above_limit(max_keys, wait));
+            }
+            actor.idempotency = Some(claim);
+            Ok(IdempotencyCheck::Execute(IdempotentRequest(Some(active))))
         }
         ClaimOutcome::InProgress { body: Some(first) } | ClaimOutcome::Lost { body: Some(first) }
             if body_digest.is_some_and(|body| body != first) =>
@@ -272,6 +276,19 @@ fn key(request: &HttpRequest) -> Result<Option<String>, Problem> {
     let text =
         text.ok_or_else(|| Problem::bad_request("send one Idempotency-Key of 1 to 255 printable ASCII characters"))?;
     Ok(Some(text.to_owned()))
+}
+
+/// Creates the error 429 of a user with too many new keys.
+fn above_limit(limit: u32, wait: Duration) -> Problem {
+    let retry_after = wait.as_secs().saturating_add(1);
+    let message = format!(
+        "you can use at most {limit} new Idempotency-Keys in 24 hours, half of them in one burst; \
+         retry in {retry_after} s, or send the request without a key"
+    );
+    let details = serde_json::json!({ "limit": limit, "of": "idempotency_keys" });
+    Problem::new(&Code::RATE_LIMITED, message)
+        .with_details(Some(details))
+        .with_header(RETRY_AFTER, retry_after.to_string())
 }
 
 fn mismatch() -> Problem {

@@ -8,7 +8,7 @@ use actix_web::web::{Data, ServiceConfig};
 use gateway::Problem;
 use gateway::http::{Body, BodyMemory, Describe, Extract, Json, Operation, Policy, Routes};
 use kernel::audit::Actor;
-use kernel::{ClockRng, UserId};
+use kernel::{AbuseLimits, ClockRng, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use testkit::TestStore;
@@ -95,7 +95,7 @@ async fn post(store: &TestStore, path: &str, length: usize) -> TestResponse {
     let request = request.set_json(json!({ "text": "x".repeat(length) }));
     let (store, memory) = (Data::new(store.store.clone()), Data::new(BodyMemory::new(128 << 20)));
     let services = |app: &mut ServiceConfig| {
-        app.app_data(store).app_data(memory);
+        app.app_data(store).app_data(memory).app_data(Data::new(AbuseLimits::default()));
     };
     call_with(&routes, services, request).await
 }
@@ -123,7 +123,7 @@ async fn repeat(store: &TestStore, uri: &str, body: Vec<u8>) -> (StatusCode, boo
     let request = request.insert_header(("content-type", "application/json")).set_payload(body);
     let store = Data::new(store.store.clone());
     let services = |app: &mut ServiceConfig| {
-        app.app_data(store);
+        app.app_data(store).app_data(Data::new(AbuseLimits::default()));
     };
     let answer = call_with(&routes, services, request).await;
     (answer.status, answer.header("idempotent-replayed") == Some("true"))

@@ -46,13 +46,15 @@ async fn bucket_is_valid_for_a_process_with_another_clock() {
 }
 
 #[tokio::test]
-async fn hourly_limit_holds_in_any_hour() {
+async fn limit_holds_in_any_hour_or_day() {
     let kit = TestStore::start().await;
-    for limit in [0, 1, 2, 3, 10] {
-        let quota = Quota::at_most_per_hour(limit);
+    let quotas = [0, 1, 2, 3, 10].map(|limit| {
+        [(limit, 3600, Quota::at_most_per_hour(limit)), (limit, 24 * 3600, Quota::at_most_per_day(limit))]
+    });
+    for (limit, period, quota) in quotas.into_iter().flatten() {
         let (mut granted, mut elapsed) = (0, 0);
-        while elapsed < 3600 {
-            match kit.store.permits_take(&limit.to_string(), quota, 1).await.unwrap() {
+        while elapsed < period {
+            match kit.store.permits_take(&format!("{period} {limit}"), quota, 1).await.unwrap() {
                 None => granted += 1,
                 Some(wait) => {
                     let seconds = i64::try_from(wait.as_secs()).unwrap();
