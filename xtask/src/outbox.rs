@@ -36,8 +36,18 @@ pub enum Command {
         #[arg(long, conflicts_with = "id")]
         dead: bool,
     },
-    /// Delete a message without delivering it
-    Drop { id: Uuid },
+    /// Delete messages without delivering them
+    Drop {
+        /// The id of a message
+        #[arg(required_unless_present = "topic")]
+        id: Option<Uuid>,
+        /// Delete all messages of this topic
+        #[arg(long, conflicts_with = "id")]
+        topic: Option<String>,
+        /// Only its dead letters
+        #[arg(long, requires = "topic", conflicts_with = "id")]
+        dead: bool,
+    },
 }
 
 pub async fn run(args: Args) -> Result<ExitCode> {
@@ -53,10 +63,17 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             );
             out!("messages to retry: {retried}")?;
         }
-        Command::Drop { id } => {
-            let dropped = store.outbox_drop(&Actor::operator("xtask outbox drop"), id).await?;
-            ensure!(dropped, "no message with this id: it was delivered or withdrawn");
-            out!("dropped {id}")?;
+        Command::Drop { id, topic, dead } => {
+            let actor = Actor::operator("xtask outbox drop");
+            if let Some(id) = id {
+                let dropped = store.outbox_drop(&actor, id).await?;
+                ensure!(dropped, "no message with this id: it was delivered or withdrawn");
+                out!("dropped {id}")?;
+            }
+            if let Some(topic) = topic {
+                let dropped = store.outbox_drop_topic(&actor, &topic, dead).await?;
+                out!("dropped messages: {dropped}")?;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

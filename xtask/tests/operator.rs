@@ -1,4 +1,4 @@
-//! `xtask node`, `xtask saga` and `xtask oauth-client`, as an operator runs them.
+//! `xtask node`, `xtask saga`, `xtask oauth-client` and `xtask outbox`, as an operator runs them.
 
 #![expect(clippy::unwrap_used, reason = "tests panic on unexpected results")]
 
@@ -67,5 +67,34 @@ async fn unknown_saga_is_reported() {
     for command in ["retry", "abandon"] {
         let (succeeded, _, error) = xtask(&database.url(), &["saga", command, "00000000-0000-7000-8000-000000000001"]);
         assert!(!succeeded && error.contains("there is no saga"), "{command}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_retried_and_dropped_by_topic() {
+    let database = TestDatabase::create().await;
+    database
+        .run(
+            "INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, dead_lettered_at, created_at) \
+             SELECT gen_random_uuid(), topic, 'key', '', 'test', 1, now(), died_at, now() \
+             FROM unnest(ARRAY['a', 'b']) topic, unnest(ARRAY[now(), now(), NULL]) died_at",
+        )
+        .await;
+    let outbox = |arguments: &[&str]| xtask(&database.url(), &[&["outbox"], arguments].concat());
+    for (arguments, printed) in [
+        (&["drop", "--topic", "a", "--dead"][..], "dropped messages: 2\n"),
+        (&["drop", "--topic", "a"], "dropped messages: 1\n"),
+        (&["retry", "--dead"], "messages to retry: 2\n"),
+        (&["retry", "--dead"], "messages to retry: 0\n"),
+    ] {
+        let (succeeded, output, error) = outbox(arguments);
+        assert!(succeeded && output == printed, "{arguments:?}: {output}{error}");
+    }
+    assert_eq!(database.number("SELECT count(*) FROM store.outbox WHERE topic = 'b'").await, 3);
+    // Without a topic, only one message can be dropped.
+    let id = "00000000-0000-7000-8000-000000000001";
+    for arguments in [&["drop"][..], &["drop", "--dead"], &["drop", id, "--dead"], &["drop", id, "--topic", "b"]] {
+        let (succeeded, _, error) = outbox(arguments);
+        assert!(!succeeded && error.contains("Usage:"), "{arguments:?}: {error}");
     }
 }

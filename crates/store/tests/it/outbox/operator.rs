@@ -18,6 +18,22 @@ async fn events(kit: &Kit) -> Vec<serde_json::Value> {
     kit.database.rows(events).await
 }
 
+/// Inserts this many dead letters, which no worker can open.
+async fn insert_dead_letters(kit: &Kit, topic: &str, count: u32) {
+    let insert = format!(
+        "INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, dead_lettered_at, created_at) \
+         SELECT gen_random_uuid(), '{topic}', 'key-' || n, '', 'test', 1, now(), now(), now() \
+         FROM generate_series(1, {count}) n"
+    );
+    kit.database.run(&insert).await;
+}
+
+/// Returns the number of dead letters of a topic.
+async fn dead_letters(kit: &Kit, topic: &str) -> i64 {
+    let count = format!("SELECT count(*) FROM store.outbox WHERE topic = '{topic}' AND dead_lettered_at IS NOT NULL");
+    kit.database.number(&count).await
+}
+
 /// Rejects the next delivery permanently, and waits until there are `dead` dead letters.
 async fn dead_letter(kit: &Kit, receiver: &Receiver, dead: i64) -> Uuid {
     let arrival = receiver.next().await;
@@ -86,6 +102,56 @@ async fn retry_all_retries_every_dead_letter() {
     assert_eq!(kit.recorded().await, ["one", "two"]);
     assert_eq!(kit.store.outbox_retry(&actor(), Retry::All).await.unwrap(), 0);
     assert_eq!(events(&kit).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_dead_letters_are_retried_in_batches() {
+    let kit = Kit::start().await;
+    insert_dead_letters(&kit, TOPIC, 2500).await;
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::All).await.unwrap(), 2500);
+    assert_eq!(dead_letters(&kit, TOPIC).await, 0);
+    let events = events(&kit).await;
+    let mut counts: Vec<_> = events.iter().map(|event| event["data"]["messages"].as_u64().unwrap()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [500, 1000, 1000]);
+
+    // A message that becomes a dead letter again is retried once.
+    kit.database
+        .run(
+            "UPDATE store.outbox SET dead_lettered_at = now();
+             CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql
+                 AS 'BEGIN NEW.dead_lettered_at := now(); RETURN NEW; END';
+             CREATE TRIGGER die BEFORE UPDATE ON store.outbox FOR EACH ROW EXECUTE FUNCTION die()",
+        )
+        .await;
+    assert_eq!(kit.store.outbox_retry(&actor(), Retry::All).await.unwrap(), 2500);
+    assert_eq!(dead_letters(&kit, TOPIC).await, 2500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_a_topic_are_dropped() {
+    let kit = Kit::start().await;
+    insert_dead_letters(&kit, TOPIC, 1500).await;
+    insert_dead_letters(&kit, "webhook", 1).await;
+    kit.enqueue("one").await;
+    assert_eq!(kit.store.outbox_drop_topic(&actor(), TOPIC, true).await.unwrap(), 1500);
+    let left = list(&kit, Filter { topic: Some(TOPIC.to_owned()), dead: false }).await;
+    assert_eq!(left.into_iter().map(|message| message.key).collect::<Vec<_>>(), ["one"]);
+    assert_eq!(kit.store.outbox_drop_topic(&actor(), TOPIC, true).await.unwrap(), 0);
+    assert_eq!(kit.store.outbox_drop_topic(&actor(), TOPIC, false).await.unwrap(), 1);
+    assert_eq!(dead_letters(&kit, "webhook").await, 1);
+    let events = events(&kit).await;
+    let mut counts: Vec<_> = events.iter().map(|event| event["data"]["keys"].as_array().unwrap().len()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 500, 1000]);
+    let of_one = json!({
+        "event": "outbox.drop",
+        "target": TOPIC,
+        "data": { "topic": TOPIC, "keys": ["one"] },
+        "org_id": null,
+        "credential": "operator",
+    });
+    assert!(events.contains(&of_one), "{events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
