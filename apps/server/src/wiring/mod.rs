@@ -34,7 +34,7 @@ use prometheus::Registry;
 use store::Store;
 
 use crate::config::{Config, DATABASE_URL};
-use crate::jobs::{Background, HOUR, Job, MINUTE};
+use crate::jobs::{Background, HOUR, Job, MINUTE, SECOND};
 
 /// The services behind the listeners, and the background work.
 pub(crate) struct Components {
@@ -106,6 +106,8 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
     background.job(Job::every(MINUTE, "gateway.purge_rates"), rates, async |(limiters, store)| {
         limiters.purge_idle(&store).await
     });
+    let count_outbox = Job::every(15 * SECOND, "store.count_outbox").without_clock();
+    background.job(count_outbox, store.clone(), async |store| store.outbox_record_counts().await);
     background.job(Job::every(HOUR, "store.purge_sagas"), store.clone(), async |store| store.saga_purge().await);
     background.job(Job::every(MINUTE, "store.purge_idempotency"), store, async |store| store.idempotency_purge().await);
     Ok(Components { services, background, primary, handshaker })

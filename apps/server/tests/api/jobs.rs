@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::support::eventually;
 
 /// The jobs that need Postgres, in a server with a signer. `projects.sweep_uploads` needs only its clock.
-const ON_POSTGRES: [&str; 22] = [
+const ON_POSTGRES: [&str; 23] = [
     "billing.count_stuck_topups",
     "certificates.reconcile",
     "certificates.run_due",
@@ -28,6 +28,7 @@ const ON_POSTGRES: [&str; 22] = [
     "projects.purge_claims",
     "projects.purge_deleted",
     "projects.sweep_uploads",
+    "store.count_outbox",
     "store.purge_idempotency",
     "store.purge_sagas",
 ];
@@ -68,6 +69,32 @@ async fn counters_of_alerts_exist_before_the_first_event() {
         let value = metrics.lines().find(is_counter).and_then(|line| line.rsplit(' ').next());
         assert_eq!(value, Some("0"), "{name}: {metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outbox_messages_without_a_worker_are_counted() {
+    let database = TestDatabase::create().await;
+    database
+        .run(
+            "INSERT INTO store.outbox (id, topic, key, payload, key_id, attempts, next_attempt_at, dead_lettered_at, created_at) \
+             SELECT gen_random_uuid(), 'no.worker', n::text, '', 'test', 0, now(), CASE n WHEN 1 THEN now() END, now() \
+             FROM generate_series(1, 3) n",
+        )
+        .await;
+    let process = Process::on(database, &[]).await;
+    let count = async |metric: &str, topic: &str| {
+        let (name, label) = (format!("svc_outbox_{metric}{{"), format!("topic=\"{topic}\""));
+        let metrics = process.metrics().await;
+        let line = metrics.lines().find(|line| line.starts_with(&name) && line.contains(&label))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    let counted = async || {
+        let counts = (count("pending", "no.worker").await?, count("dead_letters", "no.worker").await?);
+        (counts == (2.0, 1.0)).then_some(())
+    };
+    eventually("the messages are counted", counted).await;
+    // A topic with a worker has a number before its first message.
+    assert_eq!(count("pending", "projects.hostnames").await, Some(0.0));
 }
 
 /// A scrape is up to a minute old, and the run of a job with a period of one second can take minutes.

@@ -23,6 +23,7 @@
 //! Payloads are sealed, since they may contain a token. Topics and keys are not.
 
 mod delivery;
+mod metrics;
 mod operator;
 mod queue;
 mod worker;

@@ -1,5 +1,6 @@
 //! The statements of an outbox worker.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use diesel::prelude::*;
@@ -49,7 +50,7 @@ pub(super) struct Attempt {
 }
 
 /// The numbers of messages of a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, QueryableByName)]
 pub struct Counts {
     /// The messages that are due, in delivery or waiting for a retry, without those that were enqueued for a later time.
     #[diesel(sql_type = BigInt)]
@@ -57,6 +58,14 @@ pub struct Counts {
     /// The dead letters.
     #[diesel(sql_type = BigInt)]
     pub dead: i64,
+}
+
+#[derive(QueryableByName)]
+struct TopicCounts {
+    #[diesel(sql_type = Text)]
+    topic: String,
+    #[diesel(embed)]
+    counts: Counts,
 }
 
 // Tenants take turns: a message comes after those of tenants with fewer deliveries in progress, however long it waits.
@@ -119,10 +128,10 @@ const CLAIM: &str = "WITH RECURSIVE newest AS (
          LEFT JOIN claimed ON true";
 
 // A message without an attempt that is not due waits for its time, not for its receiver.
-const COUNT: &str = "SELECT
-         count(*) FILTER (WHERE dead_lettered_at IS NULL AND (attempts > 0 OR next_attempt_at <= $2)) AS pending,
+const COUNT: &str = "SELECT topic,
+         count(*) FILTER (WHERE dead_lettered_at IS NULL AND (attempts > 0 OR next_attempt_at <= $1)) AS pending,
          count(*) FILTER (WHERE dead_lettered_at IS NOT NULL) AS dead
-     FROM store.outbox WHERE topic = $1";
+     FROM store.outbox GROUP BY topic";
 
 const PURGE_UNATTEMPTED: &str = "DELETE FROM store.outbox WHERE id = ANY (ARRAY(
          SELECT id FROM store.outbox WHERE topic = $1 AND attempts = 0 AND next_attempt_at <= $2
@@ -156,13 +165,14 @@ pub(super) async fn claim(
 }
 
 impl Store {
-    /// Counts the messages of a topic.
+    /// Counts the messages of each topic that has some.
     ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
-    pub async fn outbox_counts(&self, topic: &str) -> Result<Counts> {
-        let query = diesel::sql_query(COUNT).bind::<Text, _>(topic).bind::<Timestamptz, _>(self.clock_rng().now());
-        Ok(Prepared(query).get_result(&mut *self.connection().await?).await?)
+    pub async fn outbox_counts(&self) -> Result<BTreeMap<String, Counts>> {
+        let query = diesel::sql_query(COUNT).bind::<Timestamptz, _>(self.clock_rng().now());
+        let topics: Vec<TopicCounts> = Prepared(query).load(&mut *self.connection().await?).await?;
+        Ok(topics.into_iter().map(|TopicCounts { topic, counts }| (topic, counts)).collect())
     }
 
     /// Deletes the messages of a topic that no worker has claimed within the retry period after they were due. A server

@@ -1,21 +1,19 @@
 //! The outbox worker of one topic. `NOTIFY` wakes it up, but it also works without notifications.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::error_chain;
-use opentelemetry::KeyValue;
-use opentelemetry::metrics::Gauge;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 use tokio::task::{self, JoinHandle, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::delivery::Delivery;
-use super::{OutboxHandler, queue};
+use super::{OutboxHandler, metrics, queue};
 use crate::{Result, Store};
 
 /// The lease of a claimed message. It is renewed during a delivery. A delivery with the default timeout ends before the
@@ -27,19 +25,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The time until the next poll after a database error.
 const ERROR_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-const MEASURE_INTERVAL: Duration = Duration::from_secs(15);
-
 /// The longest time that a graceful shutdown waits for deliveries in progress. It is the same as for requests.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
-
-static PENDING: LazyLock<Gauge<u64>> =
-    LazyLock::new(|| gauge("svc.outbox.pending", "Outbox messages that are due or wait for a retry"));
-static DEAD_LETTERS: LazyLock<Gauge<u64>> =
-    LazyLock::new(|| gauge("svc.outbox.dead_letters", "Outbox messages that are dead letters, kept for an operator"));
-
-fn gauge(name: &'static str, description: &'static str) -> Gauge<u64> {
-    opentelemetry::global::meter("svc").u64_gauge(name).with_description(description).build()
-}
 
 /// Delivers the messages of one topic until it is dropped. A drop aborts deliveries in progress, which are repeated
 /// after their lease.
@@ -55,6 +42,7 @@ impl Store {
     /// may run workers for the same topic. While the system's clock is wrong, the worker claims no messages. The caller
     /// must be in a tokio runtime.
     pub fn spawn_outbox_worker(&self, handler: Arc<dyn OutboxHandler>) -> OutboxWorker {
+        metrics::add_topic(handler.topic());
         let (stop, stopping) = watch::channel(false);
         let delivery_loop = DeliveryLoop::new(self.clone(), handler);
         OutboxWorker { task: tokio::spawn(delivery_loop.run(stopping)), stop }
@@ -99,8 +87,6 @@ impl DeliveryLoop {
         let topic = self.handler.topic();
         let listener = self.store.outbox_listener();
         let mut wakeups = listener.subscribe();
-        let mut count = tokio::time::interval(MEASURE_INTERVAL);
-        count.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Whether more messages may be due, and when to poll again in any case.
         let (mut more_due, mut next_poll) = (true, Instant::now() + POLL_INTERVAL);
         while !*stopping.borrow() {
@@ -119,7 +105,6 @@ impl DeliveryLoop {
                     more_due = true;
                     next_poll = Instant::now() + POLL_INTERVAL;
                 }
-                _ = count.tick() => self.measure().await,
                 Some(ended) = self.deliveries.join_next_with_id() => {
                     self.tenants.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
                 }
@@ -169,18 +154,6 @@ impl DeliveryLoop {
         if let (Some(lead_seconds), false) = (lead, was_paused) {
             let topic = self.handler.topic();
             tracing::error!(topic, lead_seconds, "paused an outbox worker: the clock differs from Postgres");
-        }
-    }
-
-    async fn measure(&self) {
-        let topic = self.handler.topic();
-        match self.store.outbox_counts(topic).await {
-            Ok(counts) => {
-                let labels = [KeyValue::new("topic", topic)];
-                PENDING.record(counts.pending.unsigned_abs(), &labels);
-                DEAD_LETTERS.record(counts.dead.unsigned_abs(), &labels);
-            }
-            Err(error) => tracing::debug!(topic, error = %error_chain(&error), "failed to count outbox messages"),
         }
     }
 }

@@ -262,8 +262,9 @@ async fn messages_of_a_process_with_a_wrong_clock_are_delivered_by_another() {
     wrong.advance(3600);
     let store = open(&kit, &wrong, "paused");
     let _worker = store.spawn_outbox_worker(paused.clone());
-    // The worker counts the messages after its first attempt to claim some.
-    kit.wait_for_rows(1, "pg_stat_activity WHERE application_name = 'paused' AND query LIKE '%AS dead%'").await;
+    // The worker has read the clock of Postgres, before it would have claimed messages.
+    let has_read = "application_name = 'paused' AND query LIKE '%clock_timestamp()%' AND state = 'idle'";
+    kit.wait_for_rows(1, &format!("pg_stat_activity WHERE {has_read}")).await;
     enqueue(&store, "one").await;
     let worker = open(&kit, &right, "other").spawn_outbox_worker(other.clone());
     other.accept_next("one").await;

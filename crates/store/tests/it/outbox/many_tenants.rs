@@ -1,7 +1,6 @@
 //! Claims while many organizations have messages, or organizations have many.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use kernel::OrgId;
 use serde_json::json;
@@ -61,7 +60,6 @@ async fn claim_reads_a_limited_number_of_messages() {
     let (kit, receiver) = (Kit::start().await, Receiver::new());
     kit.enqueue_for_orgs(2000, 1).await;
     kit.database.run("ANALYZE store.outbox").await;
-    let began = Instant::now();
     let worker = kit.store.spawn_outbox_worker(receiver.clone());
     let mut held: Vec<Arrival> = Vec::new();
     for _ in 0..8 {
@@ -83,9 +81,8 @@ async fn claim_reads_a_limited_number_of_messages() {
     database.wait_for_end_of_sessions("test").await;
     let fetched = "SELECT coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_user_tables WHERE relname = 'outbox'";
     let fetched = database.number(fetched).await;
-    // Nine claims, and a count of all messages each 15 seconds.
-    let counts = 1 + i64::try_from(began.elapsed().as_secs() / 15).unwrap();
-    assert!((16..9 * 500 + counts * 2000).contains(&fetched), "{fetched} rows");
+    // Nine claims.
+    assert!((16..9 * 500).contains(&fetched), "{fetched} rows");
 }
 
 #[tokio::test(flavor = "multi_thread")]
