@@ -246,12 +246,14 @@ async fn set_ready(order: &mut Order, kind: AcmeChallengeType) -> Result<(), Lib
 }
 
 /// Returns whether an order can succeed without the certificate that it replaces. An authority accepts one order that
-/// replaces a certificate (RFC 9773 section 5). The library rejects the successful response of an authority that
-/// ignores the certificate. `status` is that of the last response.
+/// replaces a certificate (RFC 9773 section 5), and only from the account that ordered the certificate: the type is then
+/// `unauthorized`, as for a rejected account. The library rejects the successful response of an authority that ignores
+/// the certificate. `status` is that of the last response.
 fn is_replacement_refused(error: &LibraryError, status: u16) -> bool {
     match error {
         LibraryError::Api(problem) => {
-            status == 409 || has_type(problem, "alreadyReplaced") || has_type(problem, "malformed")
+            let kinds = ["alreadyReplaced", "malformed", "unauthorized"];
+            status == 409 || kinds.into_iter().any(|kind| has_type(problem, kind))
         }
         _ => (200..300).contains(&status),
     }

@@ -21,12 +21,17 @@ async fn refused_replacement_is_ordered_without_it() {
     // The authority ignores the certificate.
     create().await.unwrap();
     assert_eq!(replaced(&server.payloads("/new-order")), [Some(REPLACED), None]);
-    for (status, kind) in [("409", "alreadyReplaced"), ("409", "malformed"), ("404", "malformed")] {
+    let refusals = [("409", "alreadyReplaced"), ("409", "malformed"), ("404", "malformed"), ("403", "unauthorized")];
+    for (status, kind) in refusals {
         let problem = json!({ "type": format!("urn:ietf:params:acme:error:{kind}"), "detail": "Nope." });
         server.respond("/new-order", status, "", &problem.to_string());
-        assert!(create().await.is_err());
+        assert!(matches!(create().await, Err(AcmeError::Refused(_))), "{status} {kind}");
         assert_eq!(replaced(&server.payloads("/new-order")), [Some(REPLACED), None], "{status} {kind}");
     }
+    // The account is unauthorized, with and without the certificate.
+    server.respond("/account", "200", "", &json!({ "status": "deactivated" }).to_string());
+    assert!(matches!(create().await, Err(AcmeError::Account(_))));
+    assert_eq!(replaced(&server.payloads("/new-order")), [Some(REPLACED), None]);
     // Other failures concern the order.
     for (status, body) in [("429", ""), ("500", "<html>"), ("503", "<html>")] {
         server.respond("/new-order", status, "", body);
