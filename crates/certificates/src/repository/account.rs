@@ -20,7 +20,7 @@ pub trait AccountRepository {
     /// Deletes an account, unless its credentials were replaced. Returns false if there is no such account.
     async fn account_delete(&mut self, directory: &str, credentials: &Sealed) -> Result<bool>;
 
-    /// Stores that no request may be sent to the authority until this time.
+    /// Stores that no request may be sent to the authority until this time. Does not replace a later time.
     async fn pause_put(&mut self, directory: &str, until: Time) -> Result<()>;
 
     /// Returns the time until which no request may be sent to the authority, if it is later than `now`.
@@ -55,7 +55,8 @@ impl AccountRepository for Connection {
         let insert =
             diesel::insert_into(pauses::table).values((pauses::directory.eq(directory), pauses::until.eq(until)));
         let upsert = insert.on_conflict(pauses::directory).do_update().set(pauses::until.eq(excluded(pauses::until)));
-        Prepared(upsert).execute(self).await?;
+        let is_later = pauses::until.lt(excluded(pauses::until));
+        Prepared(diesel::query_dsl::methods::FilterDsl::filter(upsert, is_later)).execute(self).await?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use kernel::{OrgId, Time};
+use kernel::{OrgId, Time, UserId};
 use store::Quota;
 
 use super::Certificates;
@@ -17,9 +17,13 @@ const RETRY_SECONDS: i64 = 3600;
 /// The limits of the delay: at least a minute, at most a day.
 const RETRY_LIMITS: (i64, i64) = (60, 24 * 3600);
 
-/// If the orders of this number of organizations are limited within this time, the authority limits the installation.
-const LIMITED_ORGS: usize = 3;
+/// If the orders of this number of owners are limited within this time, the authority probably limits the account.
+const LIMITED_OWNERS: usize = 3;
 const LIMITED_SECONDS: i64 = 600;
+
+/// The maximum pause after this conclusion, which can be wrong: 10 minutes. `Retry-After` is that of one order, whose
+/// limit can be that of a name or a domain.
+const MAX_INFERRED_PAUSE_SECONDS: i64 = 600;
 
 /// The maximum random delay after the end of a pause: 1 hour.
 const PAUSE_JITTER_SECONDS: i64 = 3600;
@@ -32,11 +36,19 @@ const ORDERS_PER_DAY: Quota = Quota { permits: 100, period: Duration::from_secs(
 /// The maximum random delay of an order after the organization's limit.
 const ORDER_JITTER_SECONDS: i64 = 300;
 
-/// An organization whose order was limited by an authority.
+/// The owner of names. The orders of an owner count together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// The creator of free organizations.
+    Creator(UserId),
+    Org(OrgId),
+}
+
+/// An owner whose order was limited by an authority.
 #[derive(Debug, Clone)]
-pub(super) struct LimitedOrg {
+pub(super) struct LimitedOwner {
     directory: String,
-    org: OrgId,
+    owner: Owner,
     at: Time,
 }
 
@@ -48,7 +60,7 @@ pub(super) fn retry_seconds(retry_after: Option<i64>) -> i64 {
 
 impl Certificates {
     /// Stores the consequence of a failed request for an order: a pause of the authority if it is overloaded, or limits
-    /// the orders of several organizations.
+    /// the orders of several owners.
     pub(super) async fn handle_order_error(
         &self,
         directory: &str,
@@ -56,8 +68,12 @@ impl Certificates {
         error: AuthorityError,
     ) -> store::Result<RunError> {
         match &error {
-            AuthorityError::RateLimited { retry_after, .. } if self.record_limited(directory, name.org) => {
-                self.pause(directory, *retry_after).await?;
+            AuthorityError::RateLimited { retry_after, .. } => {
+                let owner = self.owner(name.org).await?;
+                if self.record_limited(directory, owner) {
+                    let seconds = retry_seconds(*retry_after).min(MAX_INFERRED_PAUSE_SECONDS);
+                    self.pause(directory, Some(seconds)).await?;
+                }
             }
             AuthorityError::Overloaded { retry_after, .. } => self.pause(directory, *retry_after).await?,
             _ => {}
@@ -85,10 +101,9 @@ impl Certificates {
         if name.project.is_none() {
             return Ok(());
         }
-        let creator = self.store.connection().await?.free_org_creator(name.org).await?;
-        let (owner, subject) = match creator {
-            Some(user) => (user.to_string(), "the free organizations of the same creator have reached their"),
-            None => (name.org.to_string(), "the organization has reached its"),
+        let (owner, subject) = match self.owner(name.org).await? {
+            Owner::Creator(user) => (user.to_string(), "the free organizations of the same creator have reached their"),
+            Owner::Org(org) => (org.to_string(), "the organization has reached its"),
         };
         for (period, quota) in [("hour", ORDERS_PER_HOUR), ("day", ORDERS_PER_DAY)] {
             let wait = self.store.permits_take(&format!("certificate-orders-{period} {owner}"), quota, permits).await?;
@@ -103,13 +118,19 @@ impl Certificates {
         Ok(())
     }
 
-    /// Records that an authority has limited an organization's order. Returns whether it limits the installation.
-    fn record_limited(&self, directory: &str, org: OrgId) -> bool {
+    /// Returns the owner of an organization's names.
+    async fn owner(&self, org: OrgId) -> store::Result<Owner> {
+        let creator = self.store.connection().await?.free_org_creator(org).await?;
+        Ok(creator.map_or(Owner::Org(org), Owner::Creator))
+    }
+
+    /// Records that an authority has limited an owner's order. Returns whether it probably limits the account.
+    fn record_limited(&self, directory: &str, owner: Owner) -> bool {
         let at = self.store.clock_rng().now();
         let mut limited = self.limited.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_other = |it: &LimitedOrg| it.org != org || it.directory != directory;
+        let is_other = |it: &LimitedOwner| it.owner != owner || it.directory != directory;
         limited.retain(|it| is_other(it) && it.at.plus_seconds(LIMITED_SECONDS) > at);
-        limited.push(LimitedOrg { directory: directory.to_owned(), org, at });
-        limited.iter().filter(|it| it.directory == directory).count() >= LIMITED_ORGS
+        limited.push(LimitedOwner { directory: directory.to_owned(), owner, at });
+        limited.iter().filter(|it| it.directory == directory).count() >= LIMITED_OWNERS
     }
 }

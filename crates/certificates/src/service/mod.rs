@@ -40,8 +40,8 @@ pub struct Certificates {
     ports: Ports,
     /// Serializes the creation of accounts in this process.
     account_creation: Arc<tokio::sync::Mutex<()>>,
-    /// The organizations whose orders authorities have limited recently.
-    limited: Arc<Mutex<Vec<limits::LimitedOrg>>>,
+    /// The owners whose orders authorities have limited recently.
+    limited: Arc<Mutex<Vec<limits::LimitedOwner>>>,
 }
 
 impl Certificates {

@@ -83,7 +83,7 @@ async fn rate_limit_pauses_only_its_authority() {
 }
 
 #[tokio::test]
-async fn limited_order_delays_only_its_name_until_three_organizations_are_limited() {
+async fn limited_order_delays_only_its_name_until_three_owners_are_limited() {
     let it = Kit::start(1).await;
     let authority = &it.authorities[0];
     authority.accept_accounts();
@@ -107,6 +107,67 @@ async fn limited_order_delays_only_its_name_until_three_organizations_are_limite
     }
     assert_eq!(authority.orders(), ["c.example", "d.example"]);
     assert_eq!(it.db_number("SELECT failures FROM certificates.names WHERE name = 'e.example'").await, 0);
+    // The pause is shorter than the delay of the limited names. After it, the delay of other names is up to an hour.
+    it.advance(599);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 0);
+    it.advance(3602);
+    assert_eq!(it.certificates.run_due().await.unwrap(), 1);
+    assert_eq!(authority.orders(), ["e.example"]);
+}
+
+#[tokio::test]
+async fn limited_free_organizations_of_a_creator_pause_nothing() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::RateLimited { message: "too many orders".to_owned(), retry_after: Some(7200) });
+    let mut orgs = Vec::new();
+    for slug in ["a", "b", "c"] {
+        orgs.push((slug, it.another_org(slug).await));
+    }
+    it.db_execute(
+        "INSERT INTO identity.users (id, provider, subject, created_at) \
+             VALUES (gen_random_uuid(), 'dev', 'ada', now()); \
+         UPDATE orgs.orgs SET created_by = (SELECT id FROM identity.users)",
+    )
+    .await;
+    orgs.push(("d", it.another_org("d").await));
+    for (slug, org) in orgs {
+        let project = it.project_of(org, slug, &[&format!("{slug}.example")]).await;
+        it.sync(project).await;
+        it.certificates.run_due().await.unwrap();
+    }
+    assert_eq!(authority.orders(), ["a.example", "b.example", "c.example", "d.example"]);
+    assert_eq!(it.db_number("SELECT count(*) FROM certificates.pauses").await, 0);
+}
+
+#[tokio::test]
+async fn limited_orders_do_not_shorten_a_pause() {
+    let it = Kit::start(1).await;
+    let authority = &it.authorities[0];
+    authority.accept_accounts();
+    authority.fail(AuthorityError::RateLimited { message: "too many orders".to_owned(), retry_after: Some(7200) });
+    authority.stall(true);
+    for slug in ["a", "b", "c"] {
+        let org = it.another_org(slug).await;
+        let project = it.project_of(org, slug, &[&format!("{slug}.example")]).await;
+        it.sync(project).await;
+    }
+    let until = it.now().plus_seconds(7200);
+    let pause = format!("INSERT INTO certificates.pauses VALUES ('https://ca0.example/directory', '{until}')");
+    let pause_meanwhile = async {
+        let mut orders = Vec::new();
+        while orders.len() < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            orders.extend(authority.orders());
+        }
+        it.db_execute(&pause).await;
+        authority.stall(false);
+    };
+    let (runs, ()) = tokio::join!(it.certificates.run_due(), pause_meanwhile);
+    assert_eq!(runs.unwrap(), 3);
+    let unchanged = format!("SELECT count(*) FROM certificates.pauses WHERE until = '{until}'");
+    assert_eq!(it.db_number(&unchanged).await, 1);
 }
 
 #[tokio::test]
