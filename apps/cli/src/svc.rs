@@ -36,7 +36,10 @@ pub struct Svc<'a> {
 impl<'a> Svc<'a> {
     /// Selects the API in this order: command line, environment, link file, last sign-in, local default.
     pub fn find(args: GlobalArgs, link: Option<Link>, out: &'a Output) -> Result<Self, CliError> {
-        let explicit = args.api.clone().or_else(|| environment("SVC_CLI_API"));
+        let explicit = match &args.api {
+            Some(api) => Some(api.clone()),
+            None => environment("SVC_CLI_API")?,
+        };
         let is_api_from_link = explicit.is_none() && link.is_some();
         let api = match explicit.or_else(|| link.as_ref().map(|link| link.api.clone())) {
             Some(api) => api,
@@ -60,7 +63,7 @@ impl<'a> Svc<'a> {
 
     /// Returns the credential of the signed-in user.
     pub fn require_credential(&self) -> Result<Secret, CliError> {
-        let credential = match environment("SVC_CLI_TOKEN") {
+        let credential = match environment("SVC_CLI_TOKEN")? {
             Some(token) => self.require_explicit_api("SVC_CLI_TOKEN").map(|()| Some(Secret::new(token)))?,
             None => Config::read()?.credentials.remove(&self.api),
         };
@@ -100,10 +103,13 @@ impl<'a> Svc<'a> {
 
 /// Returns whether commands use the credential of the last sign-in.
 pub fn uses_stored_credential() -> bool {
-    environment("SVC_CLI_TOKEN").is_none()
+    matches!(environment("SVC_CLI_TOKEN"), Ok(None))
 }
 
-/// Returns an environment variable, unless it is empty.
-fn environment(name: &str) -> Option<String> {
-    std::env::var_os(name)?.into_string().ok().filter(|value| !value.is_empty())
+/// Returns an environment variable, unless it is empty. Removes white space around it: the value is often the content of
+/// a file that ends with a line break.
+fn environment(name: &str) -> Result<Option<String>, CliError> {
+    let Some(value) = std::env::var_os(name) else { return Ok(None) };
+    let value = value.into_string().map_err(|_| CliError::Usage(format!("{name} is not valid UTF-8")))?;
+    Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty()))
 }

@@ -238,7 +238,7 @@ impl<T> Call<T> {
                 .header(CONTENT_LENGTH, upload.bytes())
                 .body(upload.open().map_err(Error::File)?),
         };
-        read_response(request.send().await.map_err(Error::unreachable)?).await
+        read_response(request.send().await.map_err(Error::from_send)?).await
     }
 }
 
@@ -286,7 +286,7 @@ fn retry_delay(error: &Error, attempt: usize, pause: Duration) -> Option<Duratio
         // then be restarting.
         Error::Unreachable(error) if error.is_connect() && attempt == 0 => None,
         // A retry would wait for the same timeout again.
-        Error::Unreachable(error) if error.is_timeout() || error.is_builder() => None,
+        Error::Unreachable(error) if error.is_timeout() => None,
         Error::Unreachable(_) => Some(pause),
         Error::Api { status: 429 | 503, retry_after, .. } => (*retry_after).filter(|wait| *wait <= MAX_RETRY_AFTER),
         // The previous attempt, whose connection broke, is still in progress.

@@ -68,6 +68,14 @@ impl Error {
         }
     }
 
+    /// Converts the error of a request that may not have been sent.
+    pub(crate) fn from_send(error: reqwest::Error) -> Self {
+        if error.is_builder() {
+            return Self::InvalidArgument("the credential, another header or the URL is not valid in HTTP".to_owned());
+        }
+        Self::unreachable(error)
+    }
+
     /// Removes the URL, which can contain secrets.
     pub(crate) fn unreachable(error: reqwest::Error) -> Self {
         Self::Unreachable(error.without_url())

@@ -1,10 +1,13 @@
 //! Sign-in, sign-out and stored credentials.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
+use crate::billing::finished;
 use crate::reverse_proxy;
 use crate::support::{Machine, Platform};
 
@@ -158,8 +161,23 @@ async fn token_is_read_from_stdin_or_the_environment_but_not_from_arguments() {
     other.svc(&["tokens", "create", "more", "--scope", "deploy"]).fails(3).stderr_contains("svc login");
 
     other.svc(&["logout"]).succeeds();
-    other.environment.insert("SVC_CLI_TOKEN", token.trim().to_owned());
+    // The line break at the end of the token is ignored.
+    other.environment.insert("SVC_CLI_TOKEN", token);
     assert_eq!(other.json(&["whoami"])["name"], "ci");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_token_in_the_environment_is_a_usage_error() {
+    let platform = Platform::start().await;
+    let ada = platform.ada();
+    for (token, message) in [
+        (&b"svc_pat_a\nb"[..], "the credential, another header or the URL is not valid in HTTP"),
+        (&b"svc_pat_\xff"[..], "SVC_CLI_TOKEN is not valid UTF-8"),
+    ] {
+        let mut command = ada.command(&["whoami"]);
+        command.env("SVC_CLI_TOKEN", OsStr::from_bytes(token));
+        finished(command.spawn().unwrap()).fails(2).stderr_contains(message);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
