@@ -1,13 +1,15 @@
 //! `svc billing`.
 
-use std::process::Child;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sandbox::{PaymentsFault, PaymentsServer};
 use serde_json::{Value, json};
-use testkit::reserved_port;
+use testkit::{reserved_port, write_program};
 
 use crate::reverse_proxy;
 use crate::support::{CommandResult, Machine, Platform};
@@ -195,4 +197,32 @@ async fn unavailable_provider_exits_with_code_7_and_a_viewer_cannot_buy() {
     grace.svc(&["orgs", "join", link.trim()]).succeeds();
     billing(&grace, &["status"]).succeeds();
     billing(&grace, &["upgrade"]).fails(4).stderr_contains("ask an admin");
+}
+
+async fn wait_for_file(path: &Path) {
+    for _ in 0..3000 {
+        if path.exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} does not exist", path.display());
+}
+
+/// The signal reaches the whole process group of `svc`, like that of Ctrl-C.
+#[tokio::test(flavor = "multi_thread")]
+async fn interruption_of_svc_does_not_end_the_browser() {
+    let (_platform, _payments, ada) = with_provider(&[]).await;
+    let browser = ada.folder.join("browser");
+    let script =
+        "#!/bin/sh\n: > opened\nwhile [ -e opened ] && [ ! -e interrupted ]; do sleep 0.1; done\n: > survived\n";
+    write_program(&browser, script);
+    let mut upgrade = ada.command(&["billing", "upgrade", "--org", "ada"]);
+    let mut upgrade = upgrade.env("BROWSER", &browser).process_group(0).spawn().unwrap();
+    wait_for_file(&ada.folder.join("opened")).await;
+    let kill = format!("kill -TERM -{}", upgrade.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert_eq!(upgrade.wait().unwrap().signal(), Some(15));
+    ada.write("interrupted", "");
+    wait_for_file(&ada.folder.join("survived")).await;
 }
