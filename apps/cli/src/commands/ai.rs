@@ -1,10 +1,12 @@
 //! `svc ai`: AI models of a project, and the credit of its organization.
 
-use client::Client;
+use std::cell::Cell;
+
 use client::types::{
     AiCredit, AiListLedgerQuery, AiModel, AiStatus, AutoTopup, AutoTopupChange, LedgerKind, LedgerPage, LedgerRow,
     NewCreditCheckout,
 };
+use client::{Client, Error, Response};
 
 use crate::checkout::{PurchaseArgs, return_to, warn_of_sandbox};
 use crate::error::CliError;
@@ -153,7 +155,7 @@ async fn buy(
     let checkout = client.ai_check_out_credit(org, &request).send().await?;
     warn_of_sandbox(svc, client, org).await?;
     // Calls of AI models change the balance at the same time, so only the ledger shows whether the payment has arrived.
-    let rows = AiListLedgerQuery { limit: Some(200), before: None };
+    let seen = Cell::new(last);
     let is_payment = |row: &LedgerRow| {
         row.ledger_id > last
             && row.kind == LedgerKind::Topup
@@ -162,7 +164,11 @@ async fn buy(
     let added = |page: &LedgerPage| -> Vec<i64> {
         page.items.iter().filter(|row| is_payment(row)).map(|row| row.amount_micro_cents).collect()
     };
-    let get = async || client.ai_list_ledger(org, &rows).send().await;
+    let get = async || {
+        let page = list_ledger_after((client, org), seen.get()).await?;
+        seen.set(page.items.first().map_or(seen.get(), |row| row.ledger_id));
+        Ok::<_, Error>(page)
+    };
     let paid = purchase.pay(svc, &checkout, get, |page| !added(page).is_empty()).await?;
     if let Some(page) = paid {
         svc.out.response(&client.ai_get_credit(org).send().await?, show_credit)?;
@@ -173,6 +179,19 @@ async fn buy(
         });
     }
     Ok(())
+}
+
+/// Returns the rows of the ledger after the row `seen`, and some before it.
+async fn list_ledger_after((client, org): (&Client, &str), seen: i64) -> Result<Response<LedgerPage>, Error> {
+    let mut query = AiListLedgerQuery { limit: Some(200), before: None };
+    let mut page = client.ai_list_ledger(org, &query).send().await?;
+    while page.next_before.is_some_and(|before| before > seen) {
+        query.before = page.next_before;
+        let LedgerPage { items, next_before } = client.ai_list_ledger(org, &query).send().await?.value;
+        page.value.items.extend(items);
+        page.value.next_before = next_before;
+    }
+    Ok(page)
 }
 
 /// Returns whether a payment of this price can have added this credit, which is less if the price includes tax. Each

@@ -95,25 +95,34 @@ async fn wait_for_poll(command: &mut Child, requests: &AtomicUsize) {
     }
 }
 
-/// Another admin, or the automatic top-up, buys credit at the same time.
-#[tokio::test(flavor = "multi_thread")]
-async fn payment_of_another_amount_does_not_end_a_purchase() {
-    let (platform, payments, ada) = with_provider(&[]).await;
+/// Returns another machine of Ada, whose reads of the ledger are counted, and fail on request.
+async fn with_counted_reads(platform: &Platform) -> (Machine, Arc<AtomicUsize>, Arc<AtomicBool>) {
     let (reads, is_failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counter, fails) = (Arc::clone(&reads), Arc::clone(&is_failing));
-    let proxy = reverse_proxy::start(&platform, move |request| {
+    let proxy = reverse_proxy::start(platform, move |request| {
         let is_read = request == "GET /v1/orgs/ada/ai/ledger";
         counter.fetch_add(usize::from(is_read), Ordering::SeqCst);
         (is_read && fails.load(Ordering::SeqCst)).then_some(500)
     });
-    let other = Machine::new(&proxy.await);
-    other.svc(&["login", "--dev", "ada"]).succeeds();
+    let machine = Machine::new(&proxy.await);
+    machine.svc(&["login", "--dev", "ada"]).succeeds();
+    (machine, reads, is_failing)
+}
+
+/// Pays another purchase.
+fn pay(payments: &PaymentsServer, ada: &Machine, dollars: &str) {
+    let check_out = ["ai", "credit", "buy", dollars, "--no-browser", "--no-wait", "--org", "ada"];
+    let _ = payments.pay(ada.svc(&check_out).succeeds().out.trim());
+}
+
+/// Another admin, or the automatic top-up, buys credit at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn payment_of_another_amount_does_not_end_a_purchase() {
+    let (platform, payments, ada) = with_provider(&[]).await;
+    let (other, reads, is_failing) = with_counted_reads(&platform).await;
     let mut buy = other.command(&["ai", "credit", "buy", "10", "--no-browser", "--org", "ada"]).spawn().unwrap();
     wait_for_poll(&mut buy, &reads).await;
-    let pay = |dollars: &str| {
-        let check_out = ["ai", "credit", "buy", dollars, "--no-browser", "--no-wait", "--org", "ada"];
-        payments.pay(ada.svc(&check_out).succeeds().out.trim())
-    };
+    let pay = |dollars: &str| pay(&payments, &ada, dollars);
     pay("5");
     pay("25");
     delivered(&payments).await;
@@ -128,6 +137,36 @@ async fn payment_of_another_amount_does_not_end_a_purchase() {
     let bought = finished(buy).succeeds();
     bought.stderr_contains("ada bought credit for $10.00");
     assert!(bought.out.starts_with("credit  $50.00\n"), "{bought:?}");
+}
+
+/// The ledger has a row for each call.
+#[tokio::test(flavor = "multi_thread")]
+async fn payment_followed_by_many_calls_ends_a_purchase() {
+    let (platform, payments, ada) = with_provider(&[]).await;
+    pay(&payments, &ada, "5");
+    delivered(&payments).await;
+    let (other, reads, is_failing) = with_counted_reads(&platform).await;
+    let mut buy = other.command(&["ai", "credit", "buy", "10", "--no-browser", "--org", "ada"]).spawn().unwrap();
+    wait_for_poll(&mut buy, &reads).await;
+    let add_rows = async || {
+        let rows = "INSERT INTO billing.ledger \
+                 (org_id, ledger_id, kind, amount_micro_cents, balance_micro_cents, created_at) \
+                 SELECT org_id, last_ledger_id + n, 'adjust', 0, balance_micro_cents, last_ledger_at \
+                 FROM billing.accounts, generate_series(1, 450) AS n; \
+             UPDATE billing.accounts SET last_ledger_id = last_ledger_id + 450";
+        platform.database.run(rows).await;
+    };
+    add_rows().await;
+    wait_for_poll(&mut buy, &reads).await;
+    is_failing.store(true, Ordering::SeqCst);
+    wait_for_poll(&mut buy, &reads).await;
+    pay(&payments, &ada, "10");
+    delivered(&payments).await;
+    add_rows().await;
+    is_failing.store(false, Ordering::SeqCst);
+    let bought = finished(buy).succeeds();
+    bought.stderr_contains("ada bought $10.00 of credit for $10.00");
+    assert!(bought.out.starts_with("credit  $15.00\n"), "{bought:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
