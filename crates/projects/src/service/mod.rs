@@ -68,7 +68,7 @@ pub struct Site {
     pub url: SiteUrl,
     /// The required CNAME target of custom hostnames.
     pub fallback_origin: String,
-    /// The platform's own domains, lowercase. Projects cannot claim names under them.
+    /// The platform's own domains, lowercase. Projects cannot claim names under them, and none is a default hostname.
     pub own_domains: Vec<String>,
 }
 
@@ -303,7 +303,11 @@ impl Projects {
         if name.has_punycode_prefix() {
             return Err(InvalidField::new("name", "must not begin with xn--, as internationalized names do").into());
         }
-        Ok(format!("{}.{}", default_label(name, org), self.site.platform_domain))
+        let hostname = format!("{}.{}", default_label(name, org), self.site.platform_domain);
+        if self.site.own_domains.contains(&hostname) {
+            return Err(ProjectError::HostnameTaken(hostname));
+        }
+        Ok(hostname)
     }
 }
 

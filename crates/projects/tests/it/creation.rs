@@ -184,6 +184,21 @@ async fn name_with_the_prefix_of_punycode_is_rejected() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn host_of_the_platform_is_not_a_default_hostname() {
+    let kit = Kit::start().await;
+    let (eu, us) = (kit.db_org("eu", Plan::Free).await, kit.db_org("us", Plan::Free).await);
+    let project = kit.project(&eu, "site").await.id;
+    let name: ProjectName = "api".parse().unwrap();
+    let created = kit.projects.create(&kit.actor, &eu, NewProject { name: name.clone() }).await.unwrap_err();
+    let renamed = kit.projects.rename(&kit.actor, &eu, project, ProjectChange { name }).await.unwrap_err();
+    for error in [created, renamed] {
+        assert!(matches!(&error, ProjectError::HostnameTaken(name) if name == "api-eu.svc.example"), "{error:?}");
+    }
+    assert_eq!(kit.audited().await, []);
+    assert_eq!(kit.project(&us, "api").await.hostname, "api-us.svc.example");
+}
+
 #[test]
 fn project_name_is_a_dns_label() {
     let parse = |name: &str| serde_json::from_value::<projects::NewProject>(json!({ "name": name }));

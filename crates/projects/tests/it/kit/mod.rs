@@ -110,7 +110,7 @@ impl Kit {
             platform_domain: "svc.example".to_owned(),
             url: projects::SiteUrl::default(),
             fallback_origin: "fallback.svc.example".to_owned(),
-            own_domains: vec!["svc.example".to_owned()],
+            own_domains: vec!["svc.example".to_owned(), "api-eu.svc.example".to_owned()],
         };
         let projects = Projects::new(base.store.clone(), files.bundles(), limits, site, ports);
         let actor = session_actor(base.store.clock_rng().id());
