@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{Mode, OFlags, open};
 
 use crate::openssl;
 
@@ -84,9 +85,12 @@ pub fn program_folder(release: bool) -> Result<PathBuf> {
     Ok(folder.join(if release { "release" } else { "debug" }))
 }
 
-/// Locks a file until it is closed. Returns `None` if another process holds the lock.
+/// Locks a file until it is closed. Returns `None` if another process holds the lock. Rejects a symbolic link, and does
+/// not change the content of an existing file.
 pub fn try_lock(path: &Path) -> Result<Option<File>> {
-    let file = File::create(path).with_context(|| format!("{}", path.display()))?;
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = open(path, flags, Mode::from_raw_mode(0o666));
+    let file = File::from(opened.with_context(|| format!("{}", path.display()))?);
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
@@ -102,4 +106,24 @@ pub fn print_step(name: &str, outcome: impl Display, since: Instant) {
 /// Formats a duration in seconds.
 pub fn format_seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn lock_rejects_links_and_keeps_the_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        fs::write(&file, "content").unwrap();
+        symlink(&file, &link).unwrap();
+        assert!(try_lock(&link).is_err());
+        let lock = try_lock(&file).unwrap();
+        assert!(lock.is_some() && try_lock(&file).unwrap().is_none());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    }
 }

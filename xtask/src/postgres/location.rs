@@ -3,7 +3,7 @@
 //! Postgres refuses to run as root. If xtask runs as root, it starts Postgres under an unprivileged account. This
 //! account must be able to reach the cluster's folder, and it often cannot enter a checkout in a home folder.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -94,6 +94,12 @@ pub fn private_folder(path: &Path, account: Option<Account>) -> Result<()> {
     let is_private = found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0;
     ensure!(is_private, "{} exists, but is not a private folder of the account {owner}", path.display());
     Ok(())
+}
+
+/// Returns whether this is the metadata of a folder of the current user or of the account.
+pub fn is_own_folder(found: &Metadata, account: Option<Account>) -> bool {
+    let is_own = found.uid() == geteuid().as_raw() || account.is_some_and(|account| account.uid == found.uid());
+    found.is_dir() && is_own
 }
 
 /// The port of clusters that listen only on the socket. It is part of the socket's name.

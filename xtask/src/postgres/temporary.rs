@@ -131,13 +131,17 @@ fn lock(home: &Path) -> Result<File> {
     lock.with_context(|| format!("{} belongs to another process", home.display()))
 }
 
-/// Stops and deletes the test clusters of killed runs.
+/// Stops and deletes the test clusters of killed runs. Ignores the entries of other users, because all users can create
+/// entries in memory.
 fn remove_leftovers(parent: &Path, prefix: &str, account: Option<Account>) -> Result<()> {
     let Ok(entries) = fs::read_dir(parent) else {
         return Ok(());
     };
-    for home in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
-        let home = home.path();
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
+        if !entry.metadata().is_ok_and(|found| location::is_own_folder(&found, account)) {
+            continue;
+        }
+        let home = entry.path();
         let Some(_lock) = workspace::try_lock(&home.join("lock"))? else {
             continue;
         };
@@ -165,4 +169,45 @@ pub(super) fn stop_leftover(home: &Path, account: Option<Account>) -> Result<()>
 /// Returns the state of the file system in memory if this number of bytes is free.
 fn memory_with_space(bytes: u64) -> Option<StatVfs> {
     rustix::fs::statvfs(MEMORY).ok().filter(|it| it.f_bavail.saturating_mul(it.f_frsize) >= bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use rustix::process::geteuid;
+
+    use super::*;
+
+    const PREFIX: &str = "svc-test-0-";
+
+    #[test]
+    fn folders_of_killed_runs_are_deleted() {
+        let parent = tempfile::tempdir().unwrap();
+        let [killed, running, link] = ["1", "2", "3"].map(|name| parent.path().join(format!("{PREFIX}{name}")));
+        fs::create_dir(&killed).unwrap();
+        fs::create_dir(&running).unwrap();
+        let _lock = lock(&running).unwrap();
+        let linked = tempfile::tempdir().unwrap();
+        symlink(linked.path(), &link).unwrap();
+        remove_leftovers(parent.path(), PREFIX, None).unwrap();
+        assert_eq!([&killed, &running, &link].map(|path| path.exists()), [false, true, true]);
+        assert_eq!(fs::read_dir(linked.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn folders_of_other_users_are_ignored() {
+        if !geteuid().is_root() {
+            return eprintln!("SKIPPED: only root can create folders of other users");
+        }
+        let parent = tempfile::tempdir().unwrap();
+        let (file, folder) = (parent.path().join("file"), parent.path().join(format!("{PREFIX}1")));
+        fs::write(&file, "content").unwrap();
+        fs::create_dir(&folder).unwrap();
+        symlink(&file, folder.join("lock")).unwrap();
+        chown(&folder, Some(65_534), Some(65_534)).unwrap();
+        remove_leftovers(parent.path(), PREFIX, None).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+        assert!(folder.exists());
+    }
 }
