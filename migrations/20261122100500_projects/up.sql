@@ -53,13 +53,12 @@ CREATE TABLE projects.deployments (
     status_message text,
     CONSTRAINT deployments_project_id_version_key UNIQUE (project_id, version)
 );
-CREATE INDEX deployments_digest_idx ON projects.deployments (digest);
 CREATE INDEX deployments_current_idx ON projects.deployments (project_id) WHERE status IN ('pending', 'serving', 'crashed');
 
--- live_version must be a deployment of the same project.
+-- live_version must be a deployment of the same project. It has no index, so that deployments and rollbacks can be HOT
+-- updates.
 ALTER TABLE projects.projects ADD CONSTRAINT projects_live_version_fkey
     FOREIGN KEY (id, live_version) REFERENCES projects.deployments (project_id, version);
-CREATE INDEX projects_live_version_idx ON projects.projects (id, live_version);
 
 CREATE TABLE projects.hostnames (
     name text CONSTRAINT hostnames_pkey PRIMARY KEY,
@@ -88,7 +87,8 @@ CREATE TABLE projects.hostnames (
     hsts_include_subdomains boolean NOT NULL DEFAULT false,
     hsts_preload boolean NOT NULL DEFAULT false,
     CONSTRAINT hostnames_hsts_max_age_check CHECK (hsts_max_age BETWEEN 0 AND 63072000),
-    CONSTRAINT hostnames_hsts_preload_check CHECK (NOT hsts_preload OR hsts_include_subdomains AND hsts_max_age >= 31536000)
+    CONSTRAINT hostnames_hsts_preload_check
+        CHECK (NOT hsts_preload OR hsts_include_subdomains AND coalesce(hsts_max_age, 0) >= 31536000)
 );
 CREATE INDEX hostnames_project_id_idx ON projects.hostnames (project_id, name);
 -- Lists of projects read only this index and not the table.

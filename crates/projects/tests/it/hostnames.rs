@@ -393,3 +393,13 @@ async fn deleted_name_is_free_immediately() {
     kit.projects.hostname_delete(&kit.actor, &other, other_project, NAME).await.unwrap();
     assert_eq!(kit.take_served_names(), [[""; 0]; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schema_rejects_a_preload_without_a_max_age() {
+    let kit = Kit::start().await;
+    let org = kit.db_org("acme", Plan::Free).await;
+    kit.project(&org, "shop").await;
+    let update = "UPDATE projects.hostnames SET hsts_include_subdomains = true, hsts_preload = true";
+    let refused = kit.database.try_run(update).await.unwrap_err().to_string();
+    assert!(refused.contains("hostnames_hsts_preload_check"), "{refused}");
+}

@@ -1,4 +1,4 @@
-//! Asserts with Postgres' statistics that deep pages cost as much as the first page.
+//! Costs of statements, according to Postgres' statistics.
 
 use kernel::{Paging, Plan, ProjectId};
 use projects::{DeploymentRepository as _, Org, ProjectRepository as _};
@@ -91,4 +91,22 @@ async fn deep_pages_cost_as_much_as_the_first() {
     for n in [10_000, 100] {
         assert_alike(deployments(Some(n)).await, first);
     }
+}
+
+/// An index on the live version would cause writes to all other indexes of the table, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn change_of_the_live_version_writes_to_no_index() {
+    let kit = Kit::start().await;
+    let org: Org = kit.db_org("acme", Plan::Free).await;
+    let project = kit.project(&org, "shop").await.id;
+    for page in ["one", "two"] {
+        kit.deploy(&org, project, page).await.unwrap();
+    }
+    let change = async |connection: &mut store::Connection| connection.project_set_live(project, 1).await.unwrap();
+    measured(&kit, change).await;
+    let statistics = "SELECT n_tup_upd AS updates, n_tup_hot_upd AS hot FROM pg_stat_user_tables \
+         WHERE relid = 'projects.projects'::regclass";
+    let rows = kit.database.rows(statistics).await;
+    let [updates, hot] = ["updates", "hot"].map(|name| rows[0][name].as_i64().unwrap());
+    assert!(hot > 0 && hot == updates, "{hot} of {updates} updates were HOT");
 }
