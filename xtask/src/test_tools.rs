@@ -1,10 +1,10 @@
-//! Third-party programs and libraries that tests run unmodified. Their versions are pinned, so that results do not
-//! change without a change here.
+//! Third-party programs and libraries that tests run unmodified. Packages of npm and PyPI are pinned by digest, with all
+//! their dependencies, so that results do not change without a change here. Debian packages are those of the release.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use xtask::debian::Unpacked;
 use xtask::{npm, obtain, pypi};
 
@@ -22,11 +22,9 @@ struct Tools {
 enum Source {
     /// npm packages with their digests: a lock file. The folder is `node_modules`.
     Npm(&'static str),
-    /// Direct dependencies from npm, with their versions.
-    NpmDirect(&'static [(&'static str, &'static str)]),
-    /// Python packages in a virtual environment. The folder is that of its programs.
+    /// Wheels with their digests, in a virtual environment, for Python 3.11 to 3.14. The folder is that of its programs.
     Python(&'static str),
-    /// Wheels with their digests, for Linux (x64, arm64) and macOS (arm64), and for Python 3.11 to 3.14.
+    /// Wheels with their digests, for Python 3.11 to 3.14.
     Wheels(&'static str),
     /// Debian packages.
     Debian(&'static [&'static str]),
@@ -37,7 +35,7 @@ const ALL: [Tools; 9] = [
     Tools {
         folder: "octodns",
         names: "octodns",
-        source: Source::Python("octodns==1.22.0\noctodns-powerdns==1.2.0"),
+        source: Source::Python(include_str!("test_tools/octodns.txt")),
         variables: &[("SVC_TEST_OCTODNS", "octodns-sync")],
     },
     Tools {
@@ -56,14 +54,14 @@ const ALL: [Tools; 9] = [
     Tools {
         folder: "spectral",
         names: "spectral",
-        source: Source::NpmDirect(&[("@stoplight/spectral-cli", "6.16.3"), ("@stoplight/spectral-rulesets", "1.23.1")]),
+        source: Source::Npm(include_str!("test_tools/spectral-package-lock.json")),
         variables: &[("SVC_TEST_SPECTRAL", ".bin/spectral")],
     },
     // The rules of accessibility, for the pages of app sign-in.
     Tools {
         folder: "axe",
         names: "axe-core",
-        source: Source::NpmDirect(&[("axe-core", "4.14.1")]),
+        source: Source::Npm(include_str!("test_tools/axe-package-lock.json")),
         variables: &[("SVC_TEST_AXE", "axe-core/axe.min.js")],
     },
     // OAuth client libraries, with jose for the validation of access tokens, and requests as Authlib's HTTP client.
@@ -112,13 +110,6 @@ impl Tools {
         let name = self.folder;
         let folder = match self.source {
             Source::Npm(lock) => from_lock(name, lock)?,
-            Source::NpmDirect(packages) => {
-                let dependencies: serde_json::Map<String, Value> =
-                    packages.iter().map(|(name, version)| ((*name).to_owned(), json!(version))).collect();
-                let package = json!({ "dependencies": dependencies });
-                let install = |folder: &Path| npm::install(folder, &package, None);
-                obtain::folder(name, &package.to_string(), install)?.join("node_modules")
-            }
             Source::Python(requirements) => pypi::programs(name, requirements)?,
             Source::Wheels(requirements) => {
                 obtain::folder(name, requirements, |folder| pypi::unpack(folder, requirements))?
@@ -137,6 +128,25 @@ impl Tools {
 fn from_lock(name: &str, lock: &str) -> Result<PathBuf> {
     let parsed: Value = serde_json::from_str(lock)?;
     let root = parsed.pointer("/packages/").context("the lock file has no root package")?;
-    let folder = obtain::folder(name, lock, |folder| npm::install(folder, root, Some(&parsed)))?;
+    let folder = obtain::folder(name, lock, |folder| npm::install(folder, root, &parsed))?;
     Ok(folder.join("node_modules"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// npm would install a package without a digest too, and download it from the host of the lock file.
+    #[test]
+    fn npm_packages_have_digests_and_no_hosts() {
+        for Tools { folder, source, .. } in ALL {
+            let Source::Npm(lock) = source else { continue };
+            let lock: Value = serde_json::from_str(lock).unwrap();
+            let packages = lock["packages"].as_object().unwrap().iter().filter(|(name, _)| !name.is_empty());
+            for (name, package) in packages {
+                let is_pinned = package["integrity"].is_string() && package["resolved"].is_null();
+                assert!(is_pinned, "{folder}: {name}");
+            }
+        }
+    }
 }
