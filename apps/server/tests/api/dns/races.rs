@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{ZONE, create, serial, setup};
+use super::{ZONE, create, serial, setup, setup_with_resolver};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_writes_never_put_a_cname_next_to_other_records() {
@@ -49,8 +49,7 @@ async fn each_concurrent_write_increments_the_serial_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_of_overlapping_zones_succeed_for_one_organization() {
-    let (app, ada) = setup().await;
-    let bob = app.sign_in("bob").await;
+    let (app, _dns, ada, bob) = setup_with_resolver().await;
     app.db_execute("UPDATE orgs.orgs SET plan = 'pro'").await.unwrap();
     for round in 0..10 {
         let names = [format!("r{round}.example"), format!("a.r{round}.example"), format!("a.b.r{round}.example")];
