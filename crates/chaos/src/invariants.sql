@@ -159,9 +159,10 @@ GROUP BY s.project_id, s.name, s.version HAVING count(a.id) <> s.version;
 SELECT s.project_id, s.name, s.revision, t.revision AS last FROM resources.secrets s
 JOIN resources.secret_sets t ON t.project_id = s.project_id WHERE s.revision > t.revision;
 
--- an undeleted project whose parts of the desired state differ from its secrets, grants and certificates
+-- an undeleted project whose parts of the desired state differ from its live version, secrets, grants and certificates
 SELECT p.id, p.name, expected.part, expected.desired FROM projects.projects p, LATERAL (
-    SELECT 'secrets' AS part, EXISTS (SELECT FROM resources.secret_sets s WHERE s.project_id = p.id) AS desired
+    SELECT 'site' AS part, p.live_version IS NOT NULL AS desired
+    UNION ALL SELECT 'secrets', EXISTS (SELECT FROM resources.secret_sets s WHERE s.project_id = p.id)
     UNION ALL SELECT 'storage', EXISTS (
         SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'storage')
     UNION ALL SELECT 'auth', EXISTS (SELECT FROM resources.grants g WHERE g.project_id = p.id AND g.resource = 'auth')
@@ -184,6 +185,12 @@ WHERE c.ended_at IS NULL AND (o.id IS NOT NULL AND o.phase <> c.state
 SELECT o.id, o.project_id, o.kind, o.phase FROM databases.operations o
 LEFT JOIN databases.databases d ON d.project_id = o.project_id
 WHERE o.ended_at IS NULL AND (d.id IS DISTINCT FROM o.database_id) <> (o.kind = 'delete' AND o.phase = 'committing');
+
+-- a pending export of a project that has no database, or whose database has an operation in progress
+SELECT e.id, e.project_id, o.id AS operation_id FROM databases.exports e
+LEFT JOIN databases.databases d ON d.project_id = e.project_id
+LEFT JOIN databases.operations o ON o.project_id = e.project_id AND o.ended_at IS NULL
+WHERE e.ended_at IS NULL AND (d.id IS NULL OR o.id IS NOT NULL);
 
 -- a generation with a number above the last number of its project, or with a later epoch than the placement
 SELECT g.project_id, g.seq, g.epoch, s.last_seq, c.epoch AS placed FROM databases.generations g
@@ -262,7 +269,7 @@ SELECT org_id, ledger_id, project_id FROM (
 WHERE recorded <> sums;
 
 -- a project whose usage of AI models differs from its ledger
-SELECT u.project_id FROM billing.project_usage u LEFT JOIN (
+SELECT project_id FROM billing.project_usage u FULL JOIN (
     SELECT project_id, count(*) AS calls, sum(input_tokens) AS input, sum(output_tokens) AS output,
         -sum(amount_micro_cents) AS spent FROM billing.ledger WHERE kind = 'call' GROUP BY project_id) l USING (project_id)
 WHERE (u.calls, u.input_tokens, u.output_tokens, u.spent_micro_cents)

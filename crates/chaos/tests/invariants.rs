@@ -117,6 +117,8 @@ const VALID: &str = "
     INSERT INTO databases.operations (id, project_id, database_id, kind, phase, seq, created_at, updated_at)
         VALUES (md5('op')::uuid, md5('p')::uuid, md5('db')::uuid, 'restore_generation', 'draining', 2, now(), now());
     UPDATE convergence.placements SET state = 'draining';
+    INSERT INTO databases.exports (id, project_id, started_at, ended_at, error)
+        VALUES (md5('ex')::uuid, md5('p')::uuid, now(), now(), 'x');
     INSERT INTO store.audit (id, event, org_id, credential, target, data, request_id, created_at) VALUES
         (md5('7')::uuid, 'database.token.create', md5('o')::uuid, 'x', pg_temp.public_id('prj', md5('p')::uuid),
             jsonb_build_object('token', pg_temp.public_id('tok', md5('t')::uuid)), 'r', now()),
@@ -162,7 +164,7 @@ const VALID: &str = "
         VALUES (md5('relay')::uuid, 'mail.relay', pg_temp.public_id('mail', md5('out')::uuid), 'x', 'known', 0, now(), now());";
 
 /// The start of an invariant's description, and a statement that violates that invariant.
-const VIOLATIONS: [(&str, &str); 93] = [
+const VIOLATIONS: [(&str, &str); 97] = [
     ("an organization without", "UPDATE orgs.members SET role = 'member'"),
     ("a zone whose rrset_count", "UPDATE dns.zones SET rrset_count = 2 WHERE org_id IS NOT NULL"),
     ("a zone whose bytes", "UPDATE dns.zones SET bytes = 5 WHERE org_id IS NOT NULL"),
@@ -195,6 +197,8 @@ const VIOLATIONS: [(&str, &str); 93] = [
     ("a secret whose version", "UPDATE resources.secrets SET name = 'C' WHERE name = 'B'"),
     ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'secrets'"),
     ("an undeleted project whose parts", "DELETE FROM resources.grants WHERE resource = 'storage'"),
+    ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'site'"),
+    ("an undeleted project whose parts", "DELETE FROM convergence.parts WHERE part = 'site'"),
     (
         "objects of a missing project",
         "INSERT INTO resources.storage (project_id, prefix) VALUES (md5('q')::uuid, md5('s')::uuid)",
@@ -257,6 +261,7 @@ const VIOLATIONS: [(&str, &str); 93] = [
     ("an undeleted project whose parts", "UPDATE convergence.parts SET desired = NULL WHERE part = 'database'"),
     ("an undeleted project whose placement", "UPDATE convergence.placements SET state = 'active'"),
     ("an operation on a database", "UPDATE databases.operations SET database_id = md5('x')::uuid"),
+    ("a pending export", "UPDATE databases.exports SET ended_at = NULL, error = NULL"),
     ("a generation with a number", "UPDATE databases.sequences SET last_seq = 1"),
     ("an account of AI credit", "UPDATE billing.accounts SET balance_micro_cents = 8"),
     ("an account of AI credit", "UPDATE billing.accounts SET last_ledger_id = 5"),
@@ -278,6 +283,7 @@ const VIOLATIONS: [(&str, &str); 93] = [
          UPDATE billing.ledger SET project_input_tokens = 29 WHERE ledger_id = 4",
     ),
     ("a project whose usage", "UPDATE billing.project_usage SET spent_micro_cents = 4"),
+    ("a project whose usage", "DELETE FROM billing.project_usage"),
     ("an account or a project that holds", "UPDATE billing.accounts SET held_micro_cents = 1"),
     ("an account or a project that holds", "UPDATE billing.project_usage SET held_micro_cents = 1"),
     (
