@@ -14,6 +14,7 @@ use futures_util::stream::{self, StreamExt as _};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use xtask::postgres::Cluster;
 use xtask::services::Services;
 use xtask::workerd;
 
@@ -21,7 +22,8 @@ use super::Outcome;
 use super::report::Finding;
 use crate::bench::bindings::S3;
 use crate::bench::machine::with_services;
-use crate::bench::platform::Platform;
+use crate::bench::platform::{Platform, Settings};
+use crate::bench::server::SEALING_KEY;
 use crate::random;
 
 /// A worker. PUT stores the body. GET returns an object, or the sum of all sizes. If the storage fails, the response
@@ -114,11 +116,15 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     with_services(async |services, folder| {
         let s3 = S3::start(folder).await?;
         let proxy = Proxy::start(Upstream::Tcp(s3.0.address())).await?;
-        let mut settings = s3.settings(proxy.address());
-        settings.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
-        settings.push(("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s".to_owned()));
-        let platform = Platform::start(services, folder, settings).await?;
-        measure(&platform, services, &proxy, rounds).await
+        let mut node = s3.settings(proxy.address());
+        node.push(("SVC_NODE_WORKERD", workerd.display().to_string()));
+        node.push(("SVC_NODE_STORAGE_REPORT_INTERVAL", "1s".to_owned()));
+        let (cluster, settings) = (Cluster::bench()?, Settings { node, ..Settings::default() });
+        let url = cluster.url("postgres");
+        let platform = Platform::start_on(services, folder, cluster, settings).await?;
+        let mut outcome = measure(&platform, services, &proxy, rounds).await?;
+        outcome.violations.extend(chaos::violations(&url, &[SEALING_KEY]).await?);
+        Ok(outcome)
     })
     .await
 }

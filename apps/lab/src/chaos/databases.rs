@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
 use tokio::time::sleep;
-use xtask::postgres::Stop;
+use xtask::postgres::{Cluster, Stop};
 use xtask::services::Services;
 
 use super::Outcome;
@@ -22,7 +22,8 @@ use super::report::Finding;
 use super::rig::restart_postgres;
 use crate::bench::databases::{Database, ProjectCluster};
 use crate::bench::machine::with_services;
-use crate::bench::platform::Platform;
+use crate::bench::platform::{Platform, Settings};
+use crate::bench::server::SEALING_KEY;
 use crate::random;
 use journal::{Row, Write};
 use restore::Restore;
@@ -39,11 +40,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub async fn run(rounds: usize) -> Result<Outcome> {
     with_services(async |services, folder| {
-        let cluster = ProjectCluster::start(services, folder)?;
-        let mut settings = cluster.settings();
-        settings.push(("SVC_NODE_BACKUP_INTERVAL", "5s".to_owned()));
-        let platform = Platform::start(services, folder, settings).await?;
-        measure(&platform, services, &cluster, rounds).await
+        let (cluster, control_plane) = (ProjectCluster::start(services, folder)?, Cluster::bench()?);
+        let url = control_plane.url("postgres");
+        let mut node = cluster.settings();
+        node.push(("SVC_NODE_BACKUP_INTERVAL", "5s".to_owned()));
+        let settings = Settings { node, ..Settings::default() };
+        let platform = Platform::start_on(services, folder, control_plane, settings).await?;
+        measure(&platform, services, &url, &cluster, rounds).await
     })
     .await
 }
@@ -51,6 +54,7 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
 async fn measure(
     platform: &Platform,
     services: &mut Services,
+    url: &str,
     cluster: &ProjectCluster,
     rounds: usize,
 ) -> Result<Outcome> {
@@ -68,6 +72,7 @@ async fn measure(
     let restores = restores?;
     let (mut outcome, writes) = (Outcome::default(), writes.into_writes());
     verify(platform, cluster, &database, &writes, &restores, &mut outcome).await?;
+    outcome.violations.extend(chaos::violations(url, &[SEALING_KEY]).await?);
     let longest = restores.iter().map(|restore| restore.duration).max().unwrap_or_default();
     outcome.findings.push(Finding::new(
         "kill -9 of node, control plane or Postgres during a restore, while clients write to the database",
