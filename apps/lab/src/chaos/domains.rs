@@ -4,6 +4,7 @@
 //! Each buyer repeats a purchase until it ends. The registrar refuses one of three purchases after the payments
 //! provider has charged it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,7 @@ pub async fn violations(
     let mut violations: Vec<String> = incomplete.iter().map(|row| format!("a domain is not complete: {row}")).collect();
     for buyer in buyers {
         violations.extend(buyer.violations(registrar, payments));
+        violations.extend(buyer.differences_to_owned(database).await?);
     }
     Ok(violations)
 }
@@ -181,6 +183,23 @@ impl Buyer {
             }
             sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Compares the bought names with the domains and the zones of the organization. Returns the differences.
+    async fn differences_to_owned(&self, database: &str) -> Result<Vec<String>> {
+        let bought: BTreeSet<&str> = self.bought.iter().map(String::as_str).collect();
+        let (mut differences, buyer) = (Vec::new(), &self.name);
+        for (kind, table) in [("domain", "domains.domains"), ("zone", "dns.zones")] {
+            let statement =
+                format!("SELECT name FROM {table} WHERE org_id = (SELECT id FROM orgs.orgs WHERE slug = '{buyer}')");
+            let rows = chaos::rows(database, &statement).await?;
+            let owned: BTreeSet<&str> = rows.iter().filter_map(|row| row.get("name")?.as_str()).collect();
+            for name in bought.symmetric_difference(&owned) {
+                let (is_bought, exists) = (bought.contains(name), owned.contains(name));
+                differences.push(format!("{buyer}, {name}: bought: {is_bought}, the {kind} exists: {exists}"));
+            }
+        }
+        Ok(differences)
     }
 
     /// Compares the outcomes of the purchases with the data of the providers. Returns the differences.
