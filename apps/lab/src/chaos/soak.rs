@@ -27,6 +27,7 @@ use xtask::services::Services;
 use xtask::workerd;
 
 use super::Outcome;
+use super::mail::check::MAX_IN_PROGRESS;
 use super::report::Finding;
 use crate::bench::machine::with_services;
 use faults::Deck;
@@ -77,7 +78,7 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, args: &
     };
     let (mut journals, growth) = workload.run(&rig, &stopped, faulted).await?;
     let (mut outcome, start) = (Outcome::default(), Instant::now());
-    journals.settle_and_verify(&rig, &mut nodes, faults.injected, &mut outcome).await?;
+    journals.settle_and_verify(&rig, &mut nodes, faults.injected, faults.mail_repetitions, &mut outcome).await?;
     let settled_in = start.elapsed();
     let is_bounded = growth.iter().all(Growth::is_bounded);
     let programs: Vec<String> = growth.iter().map(Growth::to_string).collect();
@@ -112,12 +113,14 @@ struct Faults {
     interval: Duration,
     duration: Duration,
     injected: usize,
+    /// The maximum number of calls of `email()`, and of deliveries to the relay, that the faults can repeat.
+    mail_repetitions: usize,
 }
 
 impl Faults {
     fn new(args: &SoakArgs, seed: u64) -> Self {
         let (interval, duration) = (Duration::from_secs(args.fault_every), Duration::from_secs(args.minutes * 60));
-        Self { deck: Deck::new(seed), interval, duration, injected: 0 }
+        Self { deck: Deck::new(seed), interval, duration, injected: 0, mail_repetitions: 0 }
     }
 
     /// Returns the time without faults.
@@ -141,8 +144,13 @@ impl Faults {
             sleep(next.saturating_sub(start.elapsed())).await;
             let (fault, duration) = self.deck.draw()?;
             println!("  {:>5.0} s  {fault:?}, {:.1} s", start.elapsed().as_secs_f64(), duration.as_secs_f64());
+            let received = rig.relay.received().len();
             faults::inject(fault, duration, rig, nodes, services).await?;
             self.injected += 1;
+            if fault.repeats_mail() {
+                // A relay that closes the connection after a mail receives each of these mails again.
+                self.mail_repetitions += MAX_IN_PROGRESS + rig.relay.received().len() - received;
+            }
         }
         growth::measure(rig, nodes, self.calm()).await
     }

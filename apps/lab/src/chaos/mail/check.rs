@@ -16,6 +16,10 @@ const REPLIES: &str = "\
 /// The projects that receive each mail.
 const PROJECTS: usize = 2;
 
+/// The maximum number of mails that workers handle at the same time: the server leases five mails of each project. It
+/// relays fewer replies: four of an organization.
+pub const MAX_IN_PROGRESS: usize = 10;
+
 /// The result of a run.
 #[derive(Default)]
 pub struct Report {
@@ -32,13 +36,27 @@ pub struct Report {
     pub violations: Vec<String>,
 }
 
-/// Compares the journal with the log, the log with the replies, and the replies with the relay's mails.
-pub async fn compare(database: &str, journal: &[Sent], relayed: &[ReceivedMail], kills: usize) -> Result<Report> {
+/// Compares the journal with the log, the log with the replies, and the replies with the relay's mails. Each kill may
+/// repeat any mail and any reply, but in total at most `max_repetitions` of each are repeated.
+pub async fn compare(
+    database: &str,
+    journal: &[Sent],
+    relayed: &[ReceivedMail],
+    kills: usize,
+    max_repetitions: usize,
+) -> Result<Report> {
     let (received, replies) = (rows(database, RECEIVED).await?, rows(database, REPLIES).await?);
     let mut report = Report { stored: received.len(), replies: replies.len(), ..Report::default() };
     report.check_log(journal, &received)?;
     report.check_replies(&received, &replies, kills)?;
     report.check_relay(&replies, relayed, kills)?;
+    for (count, repeated) in
+        [(report.handled_again, "mails were handled"), (report.relayed_again, "replies were relayed")]
+    {
+        if count > max_repetitions {
+            report.violations.push(format!("{count} {repeated} again, which is more than {max_repetitions}"));
+        }
+    }
     Ok(report)
 }
 

@@ -31,6 +31,18 @@ pub enum SoakFault {
     Payments(PaymentsFault),
 }
 
+impl SoakFault {
+    /// Returns whether the fault can repeat a call of `email()` or a delivery to the relay.
+    pub const fn repeats_mail(&self) -> bool {
+        match self {
+            Self::Kill(program) | Self::Terminate(program) => matches!(program, Program::Server | Program::Node),
+            Self::Network(link, _) => !matches!(link, Link::Models),
+            Self::StopPostgres(_) | Self::Relay(_) => true,
+            Self::StopProjectsPostgres(_) | Self::Models(_) | Self::Registrar(_) | Self::Payments(_) => false,
+        }
+    }
+}
+
 static FAULTS: [SoakFault; 30] = [
     SoakFault::Kill(Program::Server),
     SoakFault::Kill(Program::Node),

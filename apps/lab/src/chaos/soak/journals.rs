@@ -46,6 +46,7 @@ impl Journals {
         rig: &Rig,
         nodes: &mut Nodes,
         faults: usize,
+        mail_repetitions: usize,
         outcome: &mut Outcome,
     ) -> Result<()> {
         record(self.writers.retry_unacknowledged().await, outcome);
@@ -56,7 +57,7 @@ impl Journals {
         crashes::check(&self.app, &self.grants, outcome).await?;
         let purchases = domains::violations(&self.buyers, &rig.database, &rig.registrar, &rig.payments).await?;
         outcome.violations.extend(purchases);
-        let report = mail::check::compare(&rig.database, &self.mails, &replies(rig), faults).await?;
+        let report = mail::check::compare(&rig.database, &self.mails, &replies(rig), faults, mail_repetitions).await?;
         outcome.violations.extend(report.violations);
         match &mut self.pusher {
             Ok(pusher) => record(pusher.verify(rig, outcome).await, outcome),
