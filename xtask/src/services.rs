@@ -20,6 +20,9 @@ use crate::process::{ExecChild, Signals, pid};
 /// The interval at which the services are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The longest graceful shutdown of a program. docs/operations.md also names it.
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(40);
+
 /// The running services, and the signals that stop them.
 pub struct Services {
     pub signals: Signals,
@@ -112,7 +115,6 @@ async fn wait_for_exit(mut clusters: [&mut Option<Cluster>; 2], programs: &mut [
 impl Program {
     /// Sends SIGTERM and waits for a graceful shutdown. Kills the program after the timeout or another signal.
     async fn stop(mut self, signals: &mut Signals) {
-        const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
         if let Some(pid) = pid(&self.child) {
             // The program may have ended.
             let _ = kill_process(pid, Signal::TERM);

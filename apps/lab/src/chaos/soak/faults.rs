@@ -1,13 +1,13 @@
 //! The faults, and their random order.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use chaos::NetworkFault;
 use sandbox::{AiFault, PaymentsFault, RegistrarFault, SmtpFault};
 use tokio::time::sleep;
 use xtask::postgres::Stop;
-use xtask::services::Services;
+use xtask::services::{SHUTDOWN_TIMEOUT, Services};
 
 use super::random::Random;
 use super::rig::{Link, Nodes, Program, Rig};
@@ -113,10 +113,16 @@ pub async fn inject(
 ) -> Result<()> {
     match fault {
         SoakFault::Kill(program) => {
+            rig.program(nodes, *program).kill(services).await?;
             nodes.keep_log_errors(*program)?;
-            rig.program(nodes, *program).kill_and_restart(services).await?;
+            rig.program(nodes, *program).restart(services).await?;
         }
         SoakFault::Terminate(program) => {
+            let start = Instant::now();
+            rig.program(nodes, *program).stop(services).await;
+            if start.elapsed() >= SHUTDOWN_TIMEOUT {
+                nodes.log_errors.push(format!("{program:?} did not stop within {SHUTDOWN_TIMEOUT:?}"));
+            }
             nodes.keep_log_errors(*program)?;
             rig.program(nodes, *program).restart(services).await?;
         }
