@@ -47,6 +47,8 @@ struct Counts {
     rejected: Vec<String>,
     /// The keys that signed.
     keys: BTreeSet<String>,
+    /// The time from the rotation to the first token of the last key.
+    signs_after: Duration,
 }
 
 pub async fn run(setup: &Setup, rig: &Rig, key: &SharedKey, outcome: &mut Outcome) -> Result<()> {
@@ -56,18 +58,20 @@ pub async fn run(setup: &Setup, rig: &Rig, key: &SharedKey, outcome: &mut Outcom
     let setup = setup.repeating();
     let measured = rotate(&setup, &other.base()).await;
     other.stop().await;
-    let counts = measured?;
-    let Counts { tokens, verified, used, rejected, keys } = counts;
+    let Counts { tokens, verified, used, rejected, keys, signs_after } = measured?;
+    // The key is created shortly before the measured time begins, and a refresh takes some time.
+    let is_on_time = (115.0..=130.0).contains(&signs_after.as_secs_f64());
     outcome.findings.push(Finding::new(
         "a rotation of the signing key under load, with two servers and key sets cached for one minute",
         "no valid token is rejected at any moment; the new key signs two minutes after it is published",
-        rejected.is_empty() && keys.len() == 2,
+        rejected.is_empty() && keys.len() == 2 && is_on_time,
         format!(
             "{tokens} tokens of {} keys in {} s; {used} requests and {verified} verifications with cached key sets, {} \
-             rejected; {} requests repeated after a 503",
+             rejected; the last key signs after {:.1} s; {} requests repeated after a 503",
             keys.len(),
             DURATION.as_secs(),
             rejected.len(),
+            signs_after.as_secs_f64(),
             setup.app.take_repetitions(),
         ),
     ));
@@ -91,7 +95,9 @@ async fn rotate(setup: &Setup, other: &str) -> Result<Counts> {
         let signer = if counts.tokens % 2 == 0 { &setup.app } else { &elsewhere };
         tokens = signer.refresh(&tokens.refresh).await?.tokens()?;
         counts.tokens += 1;
-        counts.keys.insert(key_id(&tokens)?);
+        if counts.keys.insert(key_id(&tokens)?) {
+            counts.signs_after = start.elapsed();
+        }
         for (name, app) in [("the same server", &setup.app), ("the other server", &elsewhere)] {
             let status = app.use_token(&tokens.access).await?;
             counts.used += 1;
