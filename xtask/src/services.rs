@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest graceful shutdown of a program. docs/operations.md also names it.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The running services, and the signals that stop them.
+/// The running services, and the signals that stop them. A drop kills the programs.
 pub struct Services {
     pub signals: Signals,
     /// The Postgres cluster, unless the database is external.
@@ -62,7 +62,7 @@ impl Services {
         configure(&mut command);
         // A separate process group, so that Ctrl-C reaches only xtask and the services stop in order.
         command.process_group(0).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = tokio::process::Command::from(command).spawn()?;
+        let child = tokio::process::Command::from(command).kill_on_drop(true).spawn()?;
         let id = child.id().with_context(|| format!("the {name} exited immediately"))?;
         self.programs.push(Program { name, child, log: file, follower });
         Ok(id)

@@ -1,14 +1,13 @@
 //! The release build, free addresses and installed programs for benchmarks.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use kernel::ClockRng;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 use xtask::process::Signals;
 use xtask::services::Services;
 use xtask::workspace::{self, print_step};
@@ -29,18 +28,18 @@ pub async fn with_release_build(work: impl AsyncFnOnce(&mut Services, &Path) -> 
 
 /// Runs `work` in a temporary folder. Afterwards, stops the services and removes the folder.
 pub async fn with_services<T>(work: impl AsyncFnOnce(&mut Services, &Path) -> Result<T>) -> Result<T> {
-    let (mut services, folder) = (Services::new(Signals::listen()?), create_folder()?);
-    let done = work(&mut services, &folder).await;
+    // If this future is dropped, the folder is dropped last.
+    let folder = create_folder()?;
+    let mut services = Services::new(Signals::listen()?);
+    let done = work(&mut services, folder.path()).await;
     services.stop().await;
-    fs::remove_dir_all(folder)?;
+    folder.close()?;
     done
 }
 
-/// Creates a temporary folder.
-pub fn create_folder() -> Result<PathBuf> {
-    let folder = env::temp_dir().join(format!("svc-lab-{}", ClockRng::system().id::<uuid::Uuid>().simple()));
-    fs::create_dir(&folder)?;
-    Ok(folder)
+/// Creates a temporary folder, which is deleted on drop.
+pub fn create_folder() -> Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("svc-lab-").tempdir()?)
 }
 
 /// Set to run the existing programs of a release build.
@@ -76,4 +75,24 @@ pub fn find_installed(name: &str, package: &str) -> Result<PathBuf> {
     let mut folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));
     found.with_context(|| format!("{name} is not installed: apt-get install {package}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn dropped_run_leaves_no_folder() {
+        let mut created = PathBuf::new();
+        let run = with_services(async |_, folder| {
+            folder.clone_into(&mut created);
+            pending::<Result<()>>().await
+        });
+        assert!(run.now_or_never().is_none());
+        assert!(created.is_absolute() && !created.exists());
+    }
 }

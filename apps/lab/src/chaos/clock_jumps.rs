@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
+use tempfile::NamedTempFile;
 use tokio::time::{Instant, sleep};
 use xtask::debian::{Unpacked, library_folder};
 
@@ -23,11 +24,11 @@ pub async fn run() -> Result<Outcome> {
             return Ok(outcome);
         }
     };
-    let file = std::env::temp_dir().join(format!("svc-chaos-clock-{}", std::process::id()));
+    let file = NamedTempFile::new()?;
     fs::write(&file, "+0")?;
     let more = [
         ("LD_PRELOAD", library.display().to_string()),
-        ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+        ("FAKETIME_TIMESTAMP_FILE", file.path().display().to_string()),
         ("FAKETIME_NO_CACHE", "1".to_owned()),
         // Only the wall clock jumps. The monotonic clock does not, as on a machine whose wall clock is set.
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
@@ -59,7 +60,6 @@ pub async fn run() -> Result<Outcome> {
         mails = invited.iter().filter(|address| received.iter().any(|mail| mail.to.contains(address))).count();
         sleep(Duration::from_millis(100)).await;
     }
-    fs::remove_file(file)?;
     outcome.findings.push(Finding::new(
         "clock jumps",
         "reads and writes continue; nothing needs a restart afterwards",

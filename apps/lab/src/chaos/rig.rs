@@ -1,8 +1,6 @@
 //! The server under test with Postgres and the providers, each behind a fault proxy, and writers that keep a journal.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +12,7 @@ use reqwest::{Client, Method, RequestBuilder, Url};
 use sandbox::{CodeHostServer, DnsServer, Encryption, OAuthClient, SmtpServer};
 use serde_json::Value;
 use store::migrations::{self, Migrator};
+use tempfile::TempDir;
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::sleep;
 use xtask::postgres::{Cluster, Stop};
@@ -35,7 +34,8 @@ pub struct Rig {
     pub resolver: DnsServer,
     pub service: Service,
     pub writers: Writers,
-    folder: PathBuf,
+    /// The last field, so that it is dropped after the service.
+    folder: TempDir,
 }
 
 /// The number of concurrent writers.
@@ -74,7 +74,7 @@ impl Rig {
             ("SVC_DNS_RESOLVER", resolver.address().to_string()),
         ]);
         settings.extend_from_slice(more);
-        let service = Service::start(&folder, proxy_url, &settings).await?;
+        let service = Service::start(folder.path(), proxy_url, &settings).await?;
         let writers = Writers::start(&service.base(), WRITERS).await?;
         let (smtp, code_host) = ((smtp, smtp_proxy), (code_host, code_host_proxy));
         Ok(Self { cluster, database, postgres, smtp, code_host, resolver, service, writers, folder })
@@ -136,7 +136,7 @@ impl Rig {
     pub async fn stop(self) -> Result<()> {
         self.service.stop().await;
         drop(self.cluster);
-        Ok(fs::remove_dir_all(self.folder)?)
+        Ok(self.folder.close()?)
     }
 }
 
