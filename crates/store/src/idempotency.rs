@@ -131,7 +131,7 @@ impl Store {
                 }
             }
             // A response is stored shortly after the commit, within the lease. After the lease, it is lost.
-            Some(ExistingRow { committed: true, in_progress: false, .. }) => ClaimOutcome::Lost { body },
+            Some(ExistingRow { committed: true, in_progress: false, body, .. }) => ClaimOutcome::Lost { body },
             Some(ExistingRow { body, .. }) => ClaimOutcome::InProgress { body },
             // The other request released the key after this claim failed. A retry can claim it.
             None => ClaimOutcome::InProgress { body: None },

@@ -342,6 +342,7 @@ async fn request_whose_response_was_lost_is_not_executed_again() {
     for server in [&app, &other] {
         let ada = server.connect(&ada);
         create_org(&ada, "key-1", "acme").await.expect_error(409, "idempotency_answer_lost");
+        create_org(&ada, "key-1", "other").await.expect_error(422, "idempotency_mismatch");
         upload(&ada, "key-2", site("page")).await.expect_error(409, "idempotency_answer_lost");
     }
     assert_eq!(count_orgs(&app, "acme").await, (1, 1));
