@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use kernel::{MailId, NamedProject, NodeId, OrgId, ProjectId};
 use store::{Connection, Error};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::relay::{RELAY_TOPIC, RelayMessage};
 use super::{MIN_STORED_BYTES, Mail, Result, stored_bytes};
@@ -125,29 +124,15 @@ impl Mail {
     /// Stores and queues an assembled mail, unless it is refused.
     async fn accept(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
         // Decide before the message is stored, and again in the transaction.
-        let decision = self.decide(&mut *self.store.connection().await?, node, mail, false).await?;
-        match decision {
-            Decision::Accept => {
-                self.raws.put(mail.project, mail.id, mail.message.clone()).await?;
-                // After a refusal, the message is not deleted here: a repeated submission with the same id can have
-                // been accepted in the meantime. A background job deletes messages without a row.
-                self.commit(node, mail).await
-            }
-            Decision::RefuseSuppressed { is_logged: true, .. } => {
-                let _permit = self.acquire_transaction(mail.project).await?;
-                self.store
-                    .transaction_unaudited(async |tx: &mut Connection| {
-                        // The limits may be reached, or the recipient no longer suppressed, since the first decision.
-                        let exact = self.decide(tx, node, mail, true).await?;
-                        if matches!(exact, Decision::RefuseSuppressed { .. }) {
-                            self.write(tx, mail, &exact).await?;
-                        }
-                        Ok(decision)
-                    })
-                    .await
-            }
-            decision => Ok(decision),
+        let first = self.decide(&mut *self.store.connection().await?, node, mail, false).await?;
+        match first {
+            // If the mail is then refused, the message is not deleted here: a repeated submission with the same id can
+            // have been accepted in the meantime. A background job deletes messages without a row.
+            Decision::Accept => self.raws.put(mail.project, mail.id, mail.message.clone()).await?,
+            Decision::RefuseSuppressed { is_logged: true, .. } => {}
+            decision => return Ok(decision),
         }
+        self.commit(node, mail, first).await
     }
 
     /// Assembles the message on another thread, because a large mail would delay other requests.
@@ -164,19 +149,19 @@ impl Mail {
         Ok(assembled.map_err(Error::inconsistent)?)
     }
 
-    /// Waits for the permit for a transaction of the project.
-    async fn acquire_transaction(&self, project: ProjectId) -> Result<OwnedSemaphorePermit> {
-        let permit = self.submissions.of(project).acquire_owned();
+    /// Decides again, and stores the row of the log and the outbox message. Does not accept a mail that was refused by the
+    /// `first` decision, because its message is not stored.
+    async fn commit(&self, node: NodeId, mail: &Assembled, first: Decision) -> Result<Decision> {
+        let permit = self.submissions.of(mail.project).acquire_owned();
         let permit = tokio::time::timeout(PERMIT_TIMEOUT, permit).await;
-        Ok(permit.map_err(|elapsed| Error::Unavailable(elapsed.into()))?.map_err(Error::inconsistent)?)
-    }
-
-    /// Decides again. If the mail is accepted, stores the row of the log and the outbox message.
-    async fn commit(&self, node: NodeId, mail: &Assembled) -> Result<Decision> {
-        let _permit = self.acquire_transaction(mail.project).await?;
+        let _permit = permit.map_err(|elapsed| Error::Unavailable(elapsed.into()))?.map_err(Error::inconsistent)?;
         self.store
             .transaction_unaudited(async |tx: &mut Connection| {
-                let decision = self.decide(tx, node, mail, true).await?;
+                let decision = match (self.decide(tx, node, mail, true).await?, first) {
+                    // The suppression was deleted in the meantime.
+                    (Decision::Accept, first @ Decision::RefuseSuppressed { .. }) => return Ok(first),
+                    (exact, _) => exact,
+                };
                 if self.write(tx, mail, &decision).await? {
                     return Ok(decision);
                 }

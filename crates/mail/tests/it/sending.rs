@@ -1,7 +1,10 @@
 //! Submissions: validation, and who may send.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use diesel_async::SimpleAsyncConnection as _;
+use kernel::Limits;
 use mail::{Attachment, OutgoingMail, Refusal, Submission};
 
 use crate::kit::{Kit, outgoing};
@@ -160,4 +163,53 @@ async fn only_the_home_node_sends_for_a_project_with_a_grant() {
     .await;
     assert_eq!(code(kit.submit(shop, mail()).await), "not_granted");
     assert_eq!(kit.db_number("SELECT count(*) FROM mail.messages").await, 1);
+}
+
+/// Another submission is accepted between the first decision and the exact one, which waits for the mailbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_gets_the_decision_under_the_lock_after_its_suppression_is_deleted() {
+    let mut limits = Limits::default();
+    limits.free.mails_per_hour = 1;
+    for (accepted, expected) in [("none", "suppressed"), ("the same", "accepted"), ("another", "rate_limited")] {
+        let kit = Kit::with(limits, |mail| mail).await;
+        let (shop, id) = (kit.project("shop").await, kit.new_id());
+        let project = shop.project.as_uuid();
+        // Only the first decision finds the suppression.
+        kit.db_execute(&format!(
+            "INSERT INTO mail.suppressions VALUES ('{project}', 'ada@example.org', 'bounce', NULL, now());
+             ALTER TABLE mail.suppressions RENAME TO deleted;
+             CREATE SEQUENCE mail.reads;
+             CREATE VIEW mail.suppressions AS SELECT * FROM mail.deleted WHERE nextval('mail.reads') = 1;
+             INSERT INTO mail.mailboxes (project_id) VALUES ('{project}')"
+        ))
+        .await;
+        let mut other = kit.connection().await;
+        other.batch_execute("BEGIN; SELECT FROM mail.mailboxes FOR UPDATE").await.unwrap();
+        let accept = async {
+            let waiting =
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            while kit.db_number(waiting).await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if accepted != "none" {
+                let id = if accepted == "the same" { id } else { kit.new_id() };
+                let insert = format!(
+                    "INSERT INTO mail.messages (id, project_id, direction, sender, recipients, outcome, size_bytes,
+                         stored_bytes, has_raw, created_at)
+                     VALUES ('{}', '{project}', 'out', '', '{{}}', 'queued', 0, 0, false, '{}')",
+                    id.as_uuid(),
+                    kit.now()
+                );
+                other.batch_execute(&insert).await.unwrap();
+            }
+            other.batch_execute("COMMIT").await.unwrap();
+        };
+        let both = async { tokio::join!(kit.submit_as(id, shop, outgoing(&["ada@example.org"])), accept) };
+        let (submitted, ()) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+        assert_eq!(code(submitted.map(|()| id)), expected);
+        assert_eq!(kit.notices.take().len(), usize::from(expected == "rate_limited"));
+        let stored = kit.db_number("SELECT count(*) FROM mail.messages").await;
+        let queued = kit.db_number("SELECT count(*) FROM store.outbox").await;
+        assert_eq!((stored, queued, kit.objects()), (i64::from(accepted != "none"), 0, 0), "{accepted}");
+    }
 }
