@@ -12,4 +12,4 @@ pub use invariants::{Invariant, invariants, rows, setup_sql, violations};
 pub use journal::{WriteStats, Writer, client};
 pub use proxy::{NetworkFault, Proxy, Upstream};
 pub use write::LOAD_TEST_LIMITS;
-pub use writers::Writers;
+pub use writers::{Writers, run_clients};

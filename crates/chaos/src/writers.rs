@@ -9,6 +9,25 @@ use futures_util::future::try_join_all;
 use crate::invariants::violations;
 use crate::journal::{WriteStats, Writer};
 
+/// Runs clients and `work`, then sets `stopped`, which ends the clients, and returns both results. If `work` fails, drops
+/// the clients instead: they could wait for ever for a program that does not run.
+///
+/// # Errors
+/// Returns the error of `work`.
+pub async fn run_clients<C, T>(
+    clients: impl Future<Output = C>,
+    stopped: &AtomicBool,
+    work: impl Future<Output = Result<T>>,
+) -> Result<(C, T)> {
+    let clients = async { anyhow::Ok(clients.await) };
+    let work = async {
+        let done = work.await?;
+        stopped.store(true, Ordering::SeqCst);
+        anyhow::Ok(done)
+    };
+    tokio::try_join!(clients, work)
+}
+
 /// Writers, each with its own organization: `writer0`, `writer1` and so on.
 pub struct Writers(Vec<Writer>);
 
@@ -42,14 +61,9 @@ impl Writers {
     pub async fn write_during<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let stopped = AtomicBool::new(false);
         let writing = try_join_all(self.0.iter_mut().map(|writer| writer.run(|| stopped.load(Ordering::SeqCst))));
-        let work = async {
-            let done = work.await;
-            stopped.store(true, Ordering::SeqCst);
-            done
-        };
-        let (written, done) = tokio::join!(writing, work);
+        let (written, done) = run_clients(writing, &stopped, work).await?;
         written?;
-        done
+        Ok(done)
     }
 
     /// Retries all unacknowledged writes.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use chaos::run_clients;
 use futures_util::future::join_all;
 use kernel::Secret;
 use sandbox::AiServer;
@@ -63,11 +64,9 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, rounds:
             }
         }
         sleep(Duration::from_secs(2)).await;
-        stopped.store(true, Ordering::SeqCst);
         anyhow::Ok(())
     };
-    let (answered, killed) = tokio::join!(join_all(visitors), kills);
-    killed?;
+    let (answered, ()) = run_clients(join_all(visitors), &stopped, kills).await?;
     let answered: Vec<Tokens> = answered.into_iter().flatten().collect();
     ensure!(!answered.is_empty(), "no response was complete");
     let mut outcome = Outcome::default();

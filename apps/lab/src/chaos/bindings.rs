@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use chaos::{NetworkFault, Proxy, Upstream};
+use chaos::{NetworkFault, Proxy, Upstream, run_clients};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::{Client, Method, StatusCode};
@@ -161,11 +161,9 @@ async fn measure(platform: &Platform, services: &mut Services, proxy: &Proxy, ro
             requests.is_node_down.store(false, Ordering::SeqCst);
         }
         sleep(Duration::from_secs(2)).await;
-        requests.stopped.store(true, Ordering::SeqCst);
         anyhow::Ok(())
     };
-    let (written, faulted) = tokio::join!(join_all(writers), faults);
-    faulted?;
+    let (written, ()) = run_clients(join_all(writers), &requests.stopped, faults).await?;
     let mut outcome = Outcome::default();
     let (mut sent, mut longest) = (Vec::new(), Duration::ZERO);
     for writer in written {

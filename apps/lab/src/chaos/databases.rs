@@ -8,10 +8,11 @@ pub mod journal;
 pub mod restore;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use chaos::run_clients;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 use xtask::postgres::{Cluster, Stop};
@@ -63,13 +64,8 @@ async fn measure(
     database.wait_until_usable().await?.batch_execute(journal::CREATE).await?;
     let (stopped, writes) = (AtomicBool::new(false), journal::Journal::default());
     let writers = (0..WRITERS).map(|writer| journal::write(&database, writer, PAUSE, &writes, &stopped));
-    let faults = async {
-        let restored = restore_repeatedly(platform, services, &writes, RESTORES_PER_ROUND * rounds).await;
-        stopped.store(true, Ordering::SeqCst);
-        restored
-    };
-    let (_, restores) = tokio::join!(join_all(writers), faults);
-    let restores = restores?;
+    let faults = restore_repeatedly(platform, services, &writes, RESTORES_PER_ROUND * rounds);
+    let (_, restores) = run_clients(join_all(writers), &stopped, faults).await?;
     let (mut outcome, writes) = (Outcome::default(), writes.into_writes());
     verify(platform, cluster, &database, &writes, &restores, &mut outcome).await?;
     outcome.violations.extend(chaos::violations(url, &[SEALING_KEY]).await?);

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use futures_util::future::{join_all, try_join_all};
+use chaos::run_clients;
+use futures_util::future::{join, join_all, try_join_all};
 use kernel::ClockRng;
 use reqwest::{Client, StatusCode};
 use sandbox::{PaymentsFault, PaymentsServer, RegistrarFault, RegistrarOperation, RegistrarServer};
@@ -60,13 +61,8 @@ pub async fn run(rounds: usize) -> Result<Outcome> {
     let kills = (KILLS * rounds).div_ceil(3);
     let purchases = join_all(buyers.into_iter().map(|buyer| buyer.run(&client, &base, Duration::ZERO, &stopped)));
     let failures = fail_at_random(&registrar, &payments, &stopped);
-    let faults = async {
-        let killed = rig.kill_repeatedly(kills).await;
-        stopped.store(true, Ordering::SeqCst);
-        killed
-    };
-    let (buyers, (), killed) = tokio::join!(purchases, failures, faults);
-    killed?;
+    let clients = join(purchases, failures);
+    let ((buyers, ()), ()) = run_clients(clients, &stopped, rig.kill_repeatedly(kills)).await?;
     let completed_in = wait_until_complete(&rig.database).await?;
     outcome.violations.extend(violations(&buyers, &rig.database, &registrar, &payments).await?);
     let count = |of: fn(&Buyer) -> usize| buyers.iter().map(of).sum::<usize>();

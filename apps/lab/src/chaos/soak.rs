@@ -17,7 +17,6 @@ mod rig;
 mod workload;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -70,13 +69,9 @@ async fn measure(services: &mut Services, folder: &Path, workerd: &Path, args: &
     println!("  seed {seed}: `--seed {seed}` repeats the faults");
     let (rig, mut nodes) = Rig::start(services, folder, workerd).await?;
     let workload = Workload::prepare(&rig, &nodes).await?;
-    let (stopped, mut faults) = (AtomicBool::new(false), Faults::new(args, seed));
-    let faulted = async {
-        let injected = faults.inject_and_measure(&rig, &mut nodes, services).await;
-        stopped.store(true, Ordering::SeqCst);
-        injected
-    };
-    let (mut journals, growth) = workload.run(&rig, &stopped, faulted).await?;
+    let mut faults = Faults::new(args, seed);
+    let injected = faults.inject_and_measure(&rig, &mut nodes, services);
+    let (mut journals, growth) = workload.run(&rig, injected).await?;
     let (mut outcome, start) = (Outcome::default(), Instant::now());
     journals.settle_and_verify(&rig, &mut nodes, faults.injected, faults.mail_repetitions, &mut outcome).await?;
     let settled_in = start.elapsed();

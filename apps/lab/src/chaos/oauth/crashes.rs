@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use chaos::run_clients;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
@@ -45,13 +46,7 @@ pub async fn run(setup: &Setup, rig: &mut Rig, rounds: usize, outcome: &mut Outc
     let stopped = AtomicBool::new(false);
     let apps = (0..APPS).map(|_| use_grants(setup, Duration::ZERO, &stopped));
     let kills = (KILLS * rounds).div_ceil(3);
-    let faults = async {
-        let killed = rig.kill_repeatedly(kills).await;
-        stopped.store(true, Ordering::SeqCst);
-        killed
-    };
-    let (journals, killed) = tokio::join!(join_all(apps), faults);
-    killed?;
+    let (journals, ()) = run_clients(join_all(apps), &stopped, rig.kill_repeatedly(kills)).await?;
     let (mut acknowledged, mut unanswered, mut live, mut revoked) = (0, 0, 0, 0);
     let before = outcome.violations.len();
     for journal in journals {

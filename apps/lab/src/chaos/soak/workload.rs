@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use chaos::Writers;
+use chaos::{Writers, run_clients};
 use futures_util::future::{join_all, try_join_all};
 use kernel::Secret;
 use reqwest::Client;
@@ -81,13 +81,8 @@ impl<'a> Workload<'a> {
         })
     }
 
-    /// Runs all clients until `faults` has set `stopped` and ended. Returns their journals, and the result of `faults`.
-    pub async fn run<T>(
-        self,
-        rig: &Rig,
-        stopped: &AtomicBool,
-        faults: impl Future<Output = Result<T>>,
-    ) -> Result<(Journals, T)> {
+    /// Runs all clients until `faults` has ended. Returns their journals, and the result of `faults`.
+    pub async fn run<T>(self, rig: &Rig, faults: impl Future<Output = Result<T>>) -> Result<(Journals, T)> {
         let Self { mut writers, models, deploys, queries, database, pusher, oauth, buyer, client, .. } = self;
         let (acknowledged, mail_stopped) = (watch::Sender::new(0), watch::Sender::new(false));
         let mails = (0..MAIL_CLIENTS).map(|number| {
@@ -95,10 +90,10 @@ impl<'a> Workload<'a> {
             tokio::spawn(client.run(acknowledged.clone(), mail_stopped.subscribe()))
         });
         let (mails, rows): (Vec<_>, _) = (mails.collect(), Journal::default());
-        let (platform, base) = (&rig.platform, rig.platform.public_url());
+        let (platform, base, stopped) = (&rig.platform, rig.platform.public_url(), &AtomicBool::new(false));
         let others = async {
             let visitors = (0..VISITORS).map(|number| visit(&models, number, CALL_PAUSE, stopped));
-            let (answered, changes, pusher, restores, (), (), grants, buyer, faulted) = tokio::join!(
+            tokio::join!(
                 join_all(visitors),
                 deploys::run(platform, &deploys, stopped),
                 pusher.run(rig, stopped),
@@ -107,18 +102,16 @@ impl<'a> Workload<'a> {
                 queries::run(platform, &queries.hostname, 1, &rows, stopped),
                 use_grants(&oauth, GRANT_PAUSE, stopped),
                 buyer.run(&client, &base, PURCHASE_PAUSE, stopped),
-                faults,
-            );
-            let answered: Vec<_> = answered.into_iter().flatten().collect();
-            anyhow::Ok((answered, changes, pusher, restores, grants, buyer, faulted?))
+            )
         };
-        let (answered, changes, pusher, restores, grants, buyer, faulted) = writers.write_during(others).await?;
+        let (others, faulted) = writers.write_during(run_clients(others, stopped, faults)).await?;
+        let (answered, changes, pusher, restores, (), (), grants, buyer) = others;
         mail_stopped.send_replace(true);
         let mails = try_join_all(mails).await.context("a mail client stopped")?.concat();
         let journals = Journals {
             writers,
             mails,
-            answered,
+            answered: answered.concat(),
             changes,
             hostname: deploys.hostname,
             pusher,
