@@ -11,9 +11,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use futures_util::future::join_all;
 use sandbox::{Encryption, SmtpServer};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use xtask::services::Services;
 use xtask::workerd;
@@ -73,8 +73,7 @@ async fn measure(
     ];
     let (acknowledged, stopped) = (watch::Sender::new(0), watch::Sender::new(false));
     let clients = (0..CLIENTS).map(|number| Client::new(host.node.smtp, number, recipients.clone(), PAUSE));
-    let clients: Vec<_> =
-        clients.map(|client| tokio::spawn(client.run(acknowledged.clone(), stopped.subscribe()))).collect();
+    let mut clients: JoinSet<_> = clients.map(|client| client.run(acknowledged.clone(), stopped.subscribe())).collect();
     for number in 0..kills {
         if number % 2 == 0 {
             sleep(random::millis(0..1500)).await;
@@ -91,7 +90,7 @@ async fn measure(
     }
     stopped.send_replace(true);
     let mut journal = Vec::new();
-    for mails in join_all(clients).await {
+    while let Some(mails) = clients.join_next().await {
         journal.extend(mails?);
     }
     let completed_in = wait_until_complete(&host.node, &host.database).await?;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chaos::{Writers, run_clients};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use kernel::Secret;
 use reqwest::Client;
 use store::migrations;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::journals::Journals;
 use super::pushes::Pusher;
@@ -85,11 +86,11 @@ impl<'a> Workload<'a> {
     pub async fn run<T>(self, rig: &Rig, faults: impl Future<Output = Result<T>>) -> Result<(Journals, T)> {
         let Self { mut writers, models, deploys, queries, database, pusher, oauth, buyer, client, .. } = self;
         let (acknowledged, mail_stopped) = (watch::Sender::new(0), watch::Sender::new(false));
-        let mails = (0..MAIL_CLIENTS).map(|number| {
+        let mail_clients = (0..MAIL_CLIENTS).map(|number| {
             let client = MailClient::new(self.mail_node, number, self.mail_domains.clone(), MAIL_PAUSE);
-            tokio::spawn(client.run(acknowledged.clone(), mail_stopped.subscribe()))
+            client.run(acknowledged.clone(), mail_stopped.subscribe())
         });
-        let (mails, rows): (Vec<_>, _) = (mails.collect(), Journal::default());
+        let (mut mail_clients, rows): (JoinSet<_>, _) = (mail_clients.collect(), Journal::default());
         let (platform, base, stopped) = (&rig.platform, rig.platform.public_url(), &AtomicBool::new(false));
         let others = async {
             let visitors = (0..VISITORS).map(|number| visit(&models, number, CALL_PAUSE, stopped));
@@ -107,7 +108,10 @@ impl<'a> Workload<'a> {
         let (others, faulted) = writers.write_during(run_clients(others, stopped, faults)).await?;
         let (answered, changes, pusher, restores, (), (), grants, buyer) = others;
         mail_stopped.send_replace(true);
-        let mails = try_join_all(mails).await.context("a mail client stopped")?.concat();
+        let mut mails = Vec::new();
+        while let Some(sent) = mail_clients.join_next().await {
+            mails.extend(sent.context("a mail client stopped")?);
+        }
         let journals = Journals {
             writers,
             mails,
