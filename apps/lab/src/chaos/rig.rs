@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -153,21 +152,22 @@ pub fn address(url: &Url) -> Result<SocketAddr> {
     url.socket_addrs(|| None)?.first().copied().context("no address")
 }
 
-/// A request that is repeated in the background.
+/// A request that is repeated in the background, until this value is dropped.
 pub struct RequestProbe {
-    stopped: Arc<AtomicBool>,
+    /// The requests end with this value.
+    running: Arc<()>,
     samples: JoinHandle<Vec<Sample>>,
 }
 
 impl RequestProbe {
     /// Starts to send the request 50 times per second.
     pub fn start(address: SocketAddr, request: Vec<u8>) -> Self {
-        let stopped = Arc::<AtomicBool>::default();
-        let (stop, requests): (_, RequestSource) = (stopped.clone(), Arc::new(move |_| request.clone()));
+        let running = Arc::new(());
+        let (probe, requests): (_, RequestSource) = (Arc::downgrade(&running), Arc::new(move |_| request.clone()));
         let samples = tokio::spawn(async move {
-            load::open_loop_while(address, &requests, 50.0, move |_| !stop.load(Ordering::SeqCst)).await
+            load::open_loop_while(address, &requests, 50.0, move |_| probe.strong_count() > 0).await
         });
-        Self { stopped, samples }
+        Self { running, samples }
     }
 
     /// Starts to request `/healthz`, which does nothing.
@@ -177,7 +177,31 @@ impl RequestProbe {
 
     /// Stops and returns the samples.
     pub async fn stop(self) -> Result<Vec<Sample>> {
-        self.stopped.store(true, Ordering::SeqCst);
+        drop(self.running);
         Ok(self.samples.await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_of_a_dropped_probe_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let probe = RequestProbe::no_op(listener.local_addr().unwrap());
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop((probe, listener));
+        // After its last request, the probe closes the connection.
+        let responses = async {
+            while stream.read(&mut [0; 1024]).await.unwrap() > 0 {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            }
+        };
+        timeout(Duration::from_secs(30), responses).await.unwrap();
     }
 }
