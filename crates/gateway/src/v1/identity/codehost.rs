@@ -37,8 +37,8 @@ pub(super) fn routes(routes: &mut Routes) {
 struct Start {
     /// The URL to redirect to after the sign-in. The installation must allow its prefix. Its fragment will contain the
     /// result.
-    #[schema(pattern = r"^https?://[^\s\\#@]+$", example = "http://127.0.0.1/signed-in")]
-    #[schema(extensions(("x-rule" = json!("an http or https URL without spaces, backslashes, # and @"))))]
+    #[schema(pattern = r"^https?://[^\s\\#]+$", example = "http://127.0.0.1/signed-in")]
+    #[schema(extensions(("x-rule" = json!("an http or https URL without spaces, backslashes and #"))))]
     redirect: String,
 }
 

@@ -9,6 +9,7 @@ async fn redirect_keeps_its_path_and_query() {
     let fixture = Fixture::new().await;
     for (requested, expected) in [
         ("https://app.example.org/signed-in/deep?tab=2&x=%20", "https://app.example.org/signed-in/deep?tab=2&x=%20"),
+        ("https://app.example.org/signed-in/@ada?to=a@b", "https://app.example.org/signed-in/@ada?to=a@b"),
         ("http://localhost:3000", "http://localhost:3000/"),
         ("HTTPS://APP.example.org/signed-in", ""),
     ] {
