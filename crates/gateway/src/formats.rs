@@ -1,12 +1,12 @@
 //! The formats of texts, for rules that a pattern cannot state.
 //!
-//! A type whose parser checks more than the pattern of its schema names a format in the schema. The check of a request
-//! calls the same parser, so that one response lists all invalid fields.
+//! A text whose parser checks more than the other keywords of its schema has a format in the schema. The check of a
+//! request calls the same parser, so that one response lists all invalid fields.
 
 use std::fmt::Display;
-use std::str::FromStr;
 
-use domains::CountryCode;
+use domains::{CountryCode, DomainName};
+use identity::ParsedKey;
 use kernel::{Email, Time};
 use orgs::NewSlug;
 
@@ -16,16 +16,19 @@ use orgs::NewSlug;
 /// Returns the message of the parser.
 pub(crate) fn check(format: &str, text: &str) -> Result<(), String> {
     match format {
-        "date-time" => parse::<Time>(text),
-        "email" => parse::<Email>(text),
-        "country-code" => parse::<CountryCode>(text),
-        "new-slug" => parse::<NewSlug>(text),
+        "date-time" => discard(text.parse::<Time>()),
+        "email" => discard(text.parse::<Email>()),
+        "country-code" => discard(text.parse::<CountryCode>()),
+        "new-slug" => discard(text.parse::<NewSlug>()),
+        "registrable-domain" => discard(DomainName::parse(text)),
+        "ssh-public-key" => discard(ParsedKey::parse(text)),
         _ => Ok(()),
     }
 }
 
-fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<(), String> {
-    text.parse::<T>().map(drop).map_err(|error| error.to_string())
+/// Discards the parsed value, and returns the message of an error.
+fn discard<T, E: Display>(parsed: Result<T, E>) -> Result<(), String> {
+    parsed.map(drop).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -35,6 +38,7 @@ mod tests {
     #[test]
     fn formats_have_the_rules_of_their_types() {
         let long_local = format!("{}@example.org", "a".repeat(65));
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILrC93FEIzsjyWuBW+GrPjINWRUtyXJMWak3pXjBZRct ada@laptop";
         for (format, valid, invalid, message) in [
             ("date-time", "2026-11-21T08:00:00Z", "2026-11-21", "must be a time in the format of RFC 3339"),
             (
@@ -45,6 +49,8 @@ mod tests {
             ),
             ("country-code", "DE", "XX", "must be an assigned country code"),
             ("new-slug", "acme", "admin", "is reserved for the platform"),
+            ("registrable-domain", "BÜCHER.example", "www.example.org", "must be one label under a public suffix"),
+            ("ssh-public-key", key, "ssh-ed25519 AAAA", "is not one line of a .pub file"),
         ] {
             assert_eq!(check(format, valid), Ok(()), "{format}");
             let error = check(format, invalid).expect_err(format);

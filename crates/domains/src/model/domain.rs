@@ -115,7 +115,8 @@ pub struct DomainChange {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DomainCheck {
     #[validate(length(min = 1, max = 20))]
-    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 20, example = json!(["example.org"])))]
+    #[cfg_attr(feature = "openapi", schema(format = "registrable-domain", min_items = 1, max_items = 20))]
+    #[cfg_attr(feature = "openapi", schema(example = json!(["example.org"])))]
     pub names: Vec<String>,
 }
 
@@ -179,6 +180,7 @@ pub struct DomainOffer {
 })))]
 pub struct DomainPurchase {
     /// One label under a public suffix, in Unicode or punycode.
+    #[cfg_attr(feature = "openapi", schema(format = "registrable-domain"))]
     pub name: String,
     pub contact: Contact,
     /// 1 by default.
@@ -204,6 +206,7 @@ pub struct DomainPurchase {
 #[cfg_attr(feature = "openapi", schema(example = json!({ "name": "example.org" })))]
 pub struct DomainImport {
     /// One label under a public suffix, in Unicode or punycode.
+    #[cfg_attr(feature = "openapi", schema(format = "registrable-domain"))]
     pub name: String,
 }
 

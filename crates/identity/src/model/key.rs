@@ -56,7 +56,7 @@ pub struct SshKey {
 pub struct NewSshKey {
     pub title: Title,
     /// One line of a `.pub` file.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 8192))]
+    #[cfg_attr(feature = "openapi", schema(format = "ssh-public-key", min_length = 1, max_length = 8192))]
     #[cfg_attr(
         feature = "openapi",
         schema(

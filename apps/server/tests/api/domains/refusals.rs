@@ -230,9 +230,16 @@ async fn requests_are_validated() {
         fields.iter().map(|field| field["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let mut body = add("years", json!(11));
+    body["name"] = json!("www.shop.com");
     body["contact"]["country"] = json!("XX");
     body["contact"]["phone"] = json!("030 123456");
-    assert_eq!(paths(&kit.ada.post(DOMAINS, body).await), ["contact.country", "contact.phone", "years"]);
+    assert_eq!(paths(&kit.ada.post(DOMAINS, body).await), ["contact.country", "contact.phone", "name", "years"]);
+    for (path, body, invalid) in [
+        ("import", json!({ "name": "co.uk", "price": 1 }), ["name", "price"]),
+        ("check", json!({ "names": ["com"], "price": 1 }), ["names[0]", "price"]),
+    ] {
+        assert_eq!(paths(&kit.ada.post(&format!("{DOMAINS}/{path}"), body).await), invalid);
+    }
     // One invalid name makes the whole request fail with 400.
     let mixed = kit.ada.post(&format!("{DOMAINS}/check"), json!({ "names": ["a.com", "com", "b.com", "co.uk"] })).await;
     assert_eq!(paths(&mixed), ["names[1]", "names[3]"]);

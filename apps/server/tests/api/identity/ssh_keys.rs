@@ -162,6 +162,9 @@ async fn invalid_keys_are_rejected_with_a_reason() {
         assert_eq!(field["path"], "key", "{key}");
         assert!(field["message"].as_str().unwrap().contains(reason), "{key}: {field}");
     }
+    let both = ada.post(KEYS, new("", "ssh-ed25519 AAAA")).await;
+    let fields = both.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    assert_eq!(fields.iter().map(|field| &field["path"]).collect::<Vec<_>>(), ["key", "title"]);
     ada.post(KEYS, json!({ "key": line })).await.expect_error(400, "bad_request");
     for title in ["", " ", "a\u{202e}b"] {
         ada.post(KEYS, new(title, line)).await.expect_error(400, "bad_request");
