@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kit::{Kit, abort_path, operation_path, status};
+use super::kit::{Kit, abort_path, announce, operation_path, status};
 use super::{AUTH, CONNECT, DATABASE, DELETE, EXPORT, RESTORE, TOKENS};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,6 +193,23 @@ async fn suspended_project_starts_no_operation() {
     kit.ada.post(RESTORE, pair).await.expect_error(409, "suspended");
     kit.ada.get(CONNECT).await.expect(200);
     assert_eq!(kit.generations().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_need_a_home_node_with_postgres() {
+    let kit = Kit::enabled().await;
+    let generation = kit.back_up().await;
+    let pair = json!({ "epoch": generation["epoch"], "seq": generation["seq"] });
+    let requests = [(RESTORE, pair), (DELETE, json!({ "confirm": "site" })), (EXPORT, json!({}))];
+    announce(&kit.node, &json!({ "database": null })).await.expect(204);
+    for (path, body) in &requests {
+        kit.ada.post(path, body.clone()).await.expect_error(503, "no_node_admin");
+    }
+    kit.app.db_execute("UPDATE convergence.placements SET node_id = NULL, state = 'pending'").await.unwrap();
+    for (path, body) in &requests {
+        kit.ada.post(path, body.clone()).await.expect_error(503, "no_home_node");
+    }
+    assert_eq!(kit.audit().await, ["database.grant"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

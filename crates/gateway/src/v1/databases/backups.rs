@@ -39,6 +39,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .description("`confirm` repeats the project's name. Tokens and connection info end with the database.")
         .codes(&[&DatabaseError::CONFIRM_MISMATCH, &DatabaseError::OPERATION_IN_PROGRESS])
         .codes(&[&DatabaseError::SUSPENDED, &DatabaseError::AUTH_ENABLED])
+        .codes(&[&DatabaseError::NO_HOME_NODE, &DatabaseError::NO_NODE_ADMIN])
         .link("database.operation", "opId", "/operationId")
         .link("database.abort", "opId", "/operationId");
 }
