@@ -164,7 +164,7 @@ async fn write(database: Database, zone: &str, records: &[MailRecords]) -> Resul
     let patch = |new: &MailRecords| {
         let same = existing.rrsets.iter().find(|it| it.name == new.name && it.kind.to_string() == new.kind);
         let records = new.merged_with(same.map(|it| it.records.as_slice()).unwrap_or_default());
-        RrsetPatch { name: format!("{}.", new.name), kind: new.kind.to_owned(), ttl: Some(TTL), records }
+        RrsetPatch { name: format!("{}.", new.name), kind: new.kind.to_owned(), ttl: Some(TTL.into()), records }
     };
     let patch = RrsetsPatch { rrsets: records.iter().map(patch).collect(), dry_run: false };
     // If the zone changed in the meantime, this fails without an effect.

@@ -182,7 +182,7 @@ pub struct RrsetPatch {
     pub kind: String,
     /// The TTL in seconds, from 30 to 86,400.
     #[cfg_attr(feature = "openapi", schema(default = 300))]
-    pub ttl: Option<u32>,
+    pub ttl: Option<i64>,
     /// At most 100 records. An empty list deletes the rrset, if it exists.
     #[cfg_attr(feature = "openapi", schema(example = json!(["192.0.2.1"])))]
     pub records: Vec<String>,

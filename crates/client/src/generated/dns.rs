@@ -154,7 +154,7 @@ pub struct RrsetPatch {
     pub records: Vec<String>,
     /// The TTL in seconds, from 30 to 86,400.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<i32>,
+    pub ttl: Option<i64>,
     pub r#type: String,
 }
 

@@ -39,7 +39,8 @@ impl Dns {
                 // SOA is managed.
                 RrsetChange::delete(owner?, kind)
             } else {
-                RrsetChange::set(parse_set(&zone.name, owner, kind, content.ttl, &content.records)?, None)
+                let ttl = content.ttl.map(i64::from);
+                RrsetChange::set(parse_set(&zone.name, owner, kind, ttl, &content.records)?, None)
             };
             let (owner, new_content) = (change.owner.clone(), change.content.clone());
             let edits = self.plan_edits(tx, &zone, vec![change], None).await?;
@@ -216,11 +217,11 @@ fn parse_owner(name: &str, zone: &ZoneName) -> Field<OwnerName> {
     OwnerName::parse(name, zone).map_err(|error| InvalidField::new("name", error))
 }
 
-fn parse_ttl(ttl: Option<u32>) -> Field<u32> {
-    let ttl = ttl.unwrap_or(RecordSet::DEFAULT_TTL);
+fn parse_ttl(ttl: Option<i64>) -> Field<u32> {
+    let ttl = ttl.map_or(Ok(RecordSet::DEFAULT_TTL), u32::try_from).ok();
     let (min, max) = RecordSet::TTL.into_inner();
-    let is_valid = RecordSet::TTL.contains(&ttl);
-    is_valid.then_some(ttl).ok_or_else(|| InvalidField::new("ttl", format!("must be from {min} to {max} seconds")))
+    ttl.filter(|ttl| RecordSet::TTL.contains(ttl))
+        .ok_or_else(|| InvalidField::new("ttl", format!("must be from {min} to {max} seconds")))
 }
 
 /// Validates the rrset of a request.
@@ -228,7 +229,7 @@ fn parse_set(
     zone: &ZoneName,
     owner: Field<OwnerName>,
     kind: RecordType,
-    ttl: Option<u32>,
+    ttl: Option<i64>,
     records: &[String],
 ) -> Result<RecordSet> {
     // Count before parsing, because parsing thousands of records takes long.

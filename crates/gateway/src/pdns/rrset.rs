@@ -63,7 +63,7 @@ impl RrsetBody {
         {
             return Err(self.rejected(&format!("Not in expected format: '{record}': {UNAMBIGUOUS}")));
         }
-        Ok(Some(RrsetPatch { name: self.name, kind: self.kind, ttl: self.ttl, records }))
+        Ok(Some(RrsetPatch { name: self.name, kind: self.kind, ttl: self.ttl.map(i64::from), records }))
     }
 
     /// Returns whether the rrset is the zone's unchanged NS or SOA rrset.

@@ -221,13 +221,15 @@ async fn patch_changes_all_rrsets_or_none() {
         { "name": "", "type": "A", "records": ["192.0.2.1"] },
         { "name": "short", "type": "A", "ttl": 29, "records": ["192.0.2.1"] },
         { "name": "long", "type": "A", "ttl": 86_401, "records": ["192.0.2.1"] },
+        { "name": "negative", "type": "A", "ttl": -1, "records": ["192.0.2.1"] },
+        { "name": "longest", "type": "A", "ttl": i64::MAX, "records": ["192.0.2.1"] },
         { "name": "many", "type": "A", "records": addresses(101) },
         { "name": "mail", "type": "CNAME", "records": ["fine"] },
     ] });
     let refused = ada.patch(&path, faulty).await;
     let items = refused.expect_error(400, "bad_request")["details"]["items"].clone();
     let indexes: Vec<u64> = items.as_array().unwrap().iter().map(|item| item["index"].as_u64().unwrap()).collect();
-    assert_eq!(indexes, [0, 2, 3, 4, 5, 6, 7, 8, 9], "{items}");
+    assert_eq!(indexes, [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], "{items}");
     assert_eq!(items[0]["code"], "managed_rrset");
     let uncertain = json!({ "rrsets": [
         { "name": "mail", "type": "A", "ttl": 29, "records": ["192.0.2.1"] },
