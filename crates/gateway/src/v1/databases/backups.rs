@@ -17,7 +17,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .summary("Export a database to a diagnostic object, and wait until it is complete")
         .description(
             "The response arrives after the dump, which can take up to ten minutes. An export is not a backup: it cannot \
-             be restored over the API, and is deleted after seven days.",
+             be restored over the API, and is deleted after seven days. Only the newest five of a project are kept.",
         )
         .codes(&[&DatabaseError::SUSPENDED, &DatabaseError::OPERATION_IN_PROGRESS, &DatabaseError::EXPORT_FAILED])
         .codes(&[&DatabaseError::NO_HOME_NODE, &DatabaseError::NO_NODE_ADMIN]);
