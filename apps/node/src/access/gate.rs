@@ -33,8 +33,11 @@ use crate::path::local_path;
 const PATH_PREFIX: &str = "/__svc/access/";
 const CALLBACK_PATH: &str = "/__svc/access/callback";
 
-/// Room for a password, and for a path of the maximum length.
-const MAX_FORM_BYTES: usize = 12 * 1024;
+/// The maximum length of `next` in `POST /v1/access/authorize`. A visitor with a longer path returns to `/`.
+const MAX_NEXT_BYTES: usize = 4096;
+
+/// Room for a password of 128 characters and a `next` of the maximum length, with up to three bytes for each byte.
+const MAX_FORM_BYTES: usize = 16 * 1024;
 
 /// The limits on attempts per minute of one client address at one host: at the password form, and at the callback.
 const MAX_PASSWORD_ATTEMPTS: u32 = 10;
@@ -131,7 +134,8 @@ impl AccessGate {
 
     fn challenge(&self, request: &HttpRequest, CookieScope { host, access, .. }: CookieScope<'_>) -> HttpResponse {
         let requested = request.uri().path_and_query().map_or("/", |it| it.as_str());
-        let next = if request.method() == Method::GET { local_path(requested) } else { "/" };
+        let can_return = request.method() == Method::GET && requested.len() <= MAX_NEXT_BYTES;
+        let next = if can_return { local_path(requested) } else { "/" };
         match required_challenge(access) {
             Challenge::Password(_) => form(StatusCode::UNAUTHORIZED, next, None),
             Challenge::Dashboard if !matches!(*request.method(), Method::GET | Method::HEAD) => {

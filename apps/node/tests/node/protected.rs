@@ -118,6 +118,32 @@ async fn redirect_after_sign_in_stays_on_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sign_in_returns_to_a_path_of_at_most_4096_bytes() {
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let running = site(&core, &dir, json!({ "mode": "org", "password": null, "bypass": null, "version": 1 })).await;
+    let visitor = &running.visitor;
+    let longest = format!("/{}", "&".repeat(4095));
+    let too_long = format!("{longest}&");
+    for (path, expected) in [(&longest, longest.as_str()), (&too_long, "/")] {
+        let redirected = visitor.get(HOST, path).await;
+        let sign_in: reqwest::Url = redirected.header(LOCATION.as_str()).parse().unwrap();
+        let next = sign_in.query_pairs().into_owned().find(|(name, _)| name == "next");
+        assert_eq!(next.unwrap().1, expected);
+    }
+
+    // In the form, each byte of the password and of the path has three bytes.
+    let password = "\u{1f511}".repeat(128);
+    let access = json!({ "mode": "password", "password": hash(&password), "bypass": null, "version": 2 });
+    core.protect("shop", PAGES, access);
+    while visitor.get(HOST, "/").await.status != 401 {}
+    assert!(visitor.get(HOST, &longest).await.body.contains(&longest.replace('&', "&amp;")));
+    assert!(visitor.get(HOST, &too_long).await.body.contains("name=\"next\" value=\"/\""));
+    let signed_in = post(visitor, HOST, &password, &longest).await;
+    assert_eq!((signed_in.status, signed_in.header(LOCATION.as_str())), (303, longest.as_str()));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn password_is_required_and_attempts_are_limited() {
     let (core, dir) = (ControlPlane::start().await, Dir::new());
     let access = |version: i32| json!({ "mode": "password", "password": hash("correct horse"), "bypass": null, "version": version });
