@@ -17,9 +17,9 @@ use super::names::{components, unescape};
 use super::{BrowseError, Browser, MAX_OBJECT_BYTES, Result, internal};
 use crate::git::{Git, output};
 
-/// The length to which commit messages are cut, in bytes.
+/// The length to which commit messages are cut, in bytes of UTF-8.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
-/// The length to which the names and addresses of persons are cut, in bytes.
+/// The length to which the names and addresses of persons are cut, in bytes of UTF-8.
 const MAX_PERSON_BYTES: usize = 1024;
 /// The maximum number of listed parents of a commit.
 const MAX_PARENTS: usize = 1000;
@@ -151,18 +151,18 @@ impl Browser {
     fn show(&self, id: ObjectId) -> Result<Commit> {
         let data = self.read(id, MAX_OBJECT_BYTES)?;
         let commit = gix::objs::CommitRef::from_bytes(&data, gix::hash::Kind::Sha1).map_err(internal)?;
-        let message = commit.message.get(..MAX_MESSAGE_BYTES).unwrap_or(commit.message);
         let encoding = commit.encoding.and_then(|label| encoding_rs::Encoding::for_label(label));
-        let decode = |text: &[u8]| match encoding {
-            Some(encoding) => encoding.decode_without_bom_handling(text).0.into_owned(),
-            None => String::from_utf8_lossy(text).into_owned(),
+        let encoding = encoding.unwrap_or(encoding_rs::UTF_8);
+        let decode = |text: &[u8], max: usize| {
+            // No encoding has more than four bytes for one byte of UTF-8.
+            let text = encoding.decode_without_bom_handling(text.get(..4 * max).unwrap_or(text)).0;
+            text.split_at(text.floor_char_boundary(max)).0.to_owned()
         };
         let person = |signature: gix::actor::SignatureRef<'_>| {
             let seconds = signature.seconds().clamp(0, MAX_SECONDS);
-            let text = |text: &[u8]| decode(text.get(..MAX_PERSON_BYTES).unwrap_or(text));
             Person {
-                name: text(signature.name),
-                email: text(signature.email),
+                name: decode(signature.name, MAX_PERSON_BYTES),
+                email: decode(signature.email, MAX_PERSON_BYTES),
                 at: DateTime::from_timestamp(seconds, 0)
                     .unwrap_or_default()
                     .to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -170,7 +170,7 @@ impl Browser {
         };
         Ok(Commit {
             oid: id.to_string(),
-            message: decode(message),
+            message: decode(commit.message, MAX_MESSAGE_BYTES),
             author: person(commit.author().map_err(internal)?),
             committer: person(commit.committer().map_err(internal)?),
             parents: commit.parents().take(MAX_PARENTS).map(|parent| parent.to_string()).collect(),

@@ -28,9 +28,10 @@ pub struct Commit {
     pub author: Person,
     pub committer: Person,
     /// The message, decoded from the encoding that the commit states. Bytes that are invalid in this encoding become
-    /// U+FFFD.
+    /// U+FFFD. A message above 16 KiB is cut.
     pub message: String,
     pub oid: String,
+    /// The ids of the first 1,000 parents.
     pub parents: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ pub struct NewRepo {
     pub visibility: Option<Visibility>,
 }
 
-/// The author or committer, as stated in the commit. git does not verify it.
+/// The author or committer, as stated in the commit. git does not verify it. A name or address above 1 KiB is cut.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Person {

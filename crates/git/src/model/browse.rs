@@ -173,14 +173,15 @@ pub struct CommitRange {
 pub struct Commit {
     pub oid: String,
     /// The message, decoded from the encoding that the commit states. Bytes that are invalid in this encoding become
-    /// U+FFFD.
+    /// U+FFFD. A message above 16 KiB is cut.
     pub message: String,
     pub author: Person,
     pub committer: Person,
+    /// The ids of the first 1,000 parents.
     pub parents: Vec<String>,
 }
 
-/// The author or committer, as stated in the commit. git does not verify it.
+/// The author or committer, as stated in the commit. git does not verify it. A name or address above 1 KiB is cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(example = json!({ "name": "Ada", "email": "ada@example.org" })))]

@@ -244,6 +244,43 @@ async fn contents_are_limited_and_commits_are_paged() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn long_commits_are_cut_between_characters() {
+    const PARENTS: usize = 1000;
+    let kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let (name, email) = (format!("x{}", "\u{e9}".repeat(512)), "\u{e9}".repeat(513));
+    let message = format!("x{}", "\u{e9}".repeat(40_000));
+    // In ISO-2022-JP, this character has two bytes, and in UTF-8 three.
+    let japanese = format!("\x1b$B{}", "$\"".repeat(6000));
+    let mut history = String::new();
+    for mark in 1..=PARENTS + 1 {
+        let time = 1_704_110_400 + mark;
+        write!(history, "commit refs/heads/main\nmark :{mark}\n").unwrap();
+        write!(history, "committer Ada <ada@example.org> {time} +0000\ndata 1\nx\n").unwrap();
+    }
+    write!(history, "commit refs/heads/main\ncommitter {name} <{email}> 1704120000 +0000\n").unwrap();
+    write!(history, "data {}\n{message}\n", message.len()).unwrap();
+    for mark in 1..=PARENTS {
+        writeln!(history, "merge :{mark}").unwrap();
+    }
+    write!(history, "commit refs/heads/main\ncommitter Ada <ada@example.org> 1704120001 +0000\n").unwrap();
+    write!(history, "encoding ISO-2022-JP\ndata {}\n{japanese}\n", japanese.len()).unwrap();
+    work.feed(&["fast-import", "--quiet"], &history);
+    work.git(&["push", "--quiet", "origin", "main"]);
+
+    let page = kit.ada.get(&format!("{REPO}/commits?limit=2")).await.expect(200).clone();
+    assert_eq!(page["items"][0]["message"], "\u{3042}".repeat(5461));
+    let long = &page["items"][1];
+    assert_eq!(long["message"], format!("x{}", "\u{e9}".repeat(8191)));
+    for person in ["author", "committer"] {
+        let expected = (format!("x{}", "\u{e9}".repeat(511)), "\u{e9}".repeat(512));
+        assert_eq!((&long[person]["name"], &long[person]["email"]), (&json!(expected.0), &json!(expected.1)));
+    }
+    assert_eq!(long["parents"].as_array().unwrap().len(), PARENTS);
+}
+
 /// The error shows whether the node is down or does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_node_is_named() {
