@@ -65,6 +65,10 @@ pub struct Hostname {
     /// `Strict-Transport-Security`. Null if the platform adds no such header.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub hsts: Option<Hsts>,
+    /// Whether the hostname was last active for another organization, so that only a TXT record proves ownership. Not
+    /// part of the API.
+    #[serde(skip)]
+    pub held_by_another_org: bool,
 }
 
 kernel::words! {
@@ -131,8 +135,11 @@ impl Hostname {
         let Some(token) = self.verification_token.as_ref().filter(|_| self.state == HostnameState::PendingDns) else {
             return self;
         };
-        let (name, value) = (self.name.clone(), fallback_origin.to_owned());
-        let cname = VerifyRecord { kind: VerifyRecordType::Cname, name, value };
-        Self { verify: vec![VerifyRecord::txt(&self.name, token), cname], ..self }
+        let mut verify = vec![VerifyRecord::txt(&self.name, token)];
+        if !self.held_by_another_org {
+            let (name, value) = (self.name.clone(), fallback_origin.to_owned());
+            verify.push(VerifyRecord { kind: VerifyRecordType::Cname, name, value });
+        }
+        Self { verify, ..self }
     }
 }

@@ -1,12 +1,14 @@
 //! The hostnames of a project.
 
+use diesel::dsl::AsSelect;
+use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
-use kernel::{ProjectId, Time};
+use kernel::{OrgId, ProjectId, Time};
 use store::{Connection, Error, Prepared, Result};
 
 use crate::model::{Hostname, HostnameKind, HostnameState, HostnameTls, Hsts, TlsState};
-use crate::schema::{hostname_tls, hostnames};
+use crate::schema::{former_hostnames, hostname_tls, hostnames, projects};
 
 /// Hostnames on a [`store::Connection`].
 pub trait HostnameRepository {
@@ -26,6 +28,7 @@ pub trait HostnameRepository {
     async fn hostname_delete(&mut self, project: ProjectId, name: &str) -> Result<()>;
 }
 
+/// A hostname. The query must join `projects`, `hostname_tls` and `former_hostnames`.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = hostnames)]
 pub(super) struct HostnameRow {
@@ -41,6 +44,11 @@ pub(super) struct HostnameRow {
     hsts: HstsRow,
     #[diesel(embed)]
     tls: Option<TlsRow>,
+    #[diesel(select_expression = projects::org_id)]
+    org_id: OrgId,
+    /// The organization for which the hostname was last active.
+    #[diesel(select_expression = former_hostnames::org_id.nullable())]
+    former_org_id: Option<OrgId>,
 }
 
 #[derive(Clone, Copy, Queryable, Selectable, AsChangeset)]
@@ -51,7 +59,7 @@ pub(super) struct HstsRow {
     hsts_preload: bool,
 }
 
-/// The certificate of a hostname. The query must join `hostname_tls`.
+/// The certificate of a hostname.
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = hostname_tls)]
 pub(super) struct TlsRow {
@@ -62,19 +70,15 @@ pub(super) struct TlsRow {
 
 impl HostnameRepository for Connection {
     async fn hostname_list(&self, project: ProjectId) -> Result<Vec<Hostname>> {
-        let query = hostnames::table
-            .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
+        let query = select_hostnames()
             .filter(hostnames::project_id.eq(project))
-            .order((hostnames::kind.desc(), hostnames::name))
-            .select(HostnameRow::as_select());
+            .order((hostnames::kind.desc(), hostnames::name));
         query.load::<HostnameRow>(&mut &*self).await?.into_iter().map(Hostname::try_from).collect()
     }
 
     async fn hostname_find(&mut self, project: ProjectId, name: &str) -> Result<Option<Hostname>> {
-        let query = hostnames::table
-            .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
-            .filter(hostnames::name.eq(name).and(hostnames::project_id.eq(project)));
-        let found: Option<HostnameRow> = query.select(HostnameRow::as_select()).first(self).await.optional()?;
+        let query = select_hostnames().filter(hostnames::name.eq(name).and(hostnames::project_id.eq(project)));
+        let found = query.first::<HostnameRow>(self).await.optional()?;
         found.map(Hostname::try_from).transpose()
     }
 
@@ -96,6 +100,17 @@ impl HostnameRepository for Connection {
         diesel::delete(hostnames::table.find(name).filter(custom)).execute(self).await?;
         Ok(())
     }
+}
+
+/// Selects hostnames with their certificates, and with the organizations for which they were last active.
+#[diesel::dsl::auto_type(no_type_alias)]
+fn select_hostnames() -> _ {
+    let row: AsSelect<HostnameRow, Pg> = HostnameRow::as_select();
+    hostnames::table
+        .inner_join(projects::table)
+        .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
+        .left_join(former_hostnames::table.on(former_hostnames::name.eq(hostnames::name)))
+        .select(row)
 }
 
 impl TryFrom<HostnameRow> for Hostname {
@@ -121,6 +136,7 @@ impl TryFrom<HostnameRow> for Hostname {
             verified_at: row.verified_at,
             tls,
             hsts: row.hsts.into(),
+            held_by_another_org: row.former_org_id.is_some_and(|former| former != row.org_id),
         })
     }
 }

@@ -13,7 +13,9 @@ use crate::model::{
     ProjectName,
 };
 use crate::ports::{LiveAccess, LiveState};
-use crate::schema::{deployments, hostname_tls, hostnames, placements, project_counts, project_plans, projects};
+use crate::schema::{
+    deployments, former_hostnames, hostname_tls, hostnames, placements, project_counts, project_plans, projects,
+};
 
 /// The number of deployments in an overview.
 const OVERVIEW_DEPLOYMENTS: i32 = 5;
@@ -184,6 +186,7 @@ impl ProjectRepository for Connection {
             .left_join(deployments::table.on(live))
             .left_join(placements::table.on(placements::project_id.eq(projects::id)))
             .left_join(hostname_tls::table.on(hostname_tls::name.eq(hostnames::name)))
+            .left_join(former_hostnames::table.on(former_hostnames::name.eq(hostnames::name)))
             .filter(projects::id.eq(project).and(projects::org_id.eq(org)))
             .order((hostnames::kind.desc(), hostnames::name))
             .select((

@@ -127,7 +127,7 @@ impl Projects {
                     let added = tx.hostname_find(project, name).await?.ok_or(ProjectError::HostnameNotFound)?;
                     (added, json!({ "hostname": name, "proof": Proof::Zone }))
                 } else {
-                    (pending(name, token, &new), json!({ "hostname": name }))
+                    (pending(name, token, &new, status.held_by_another_org), json!({ "hostname": name }))
                 };
                 let event = Event::in_org("hostname.add", org.id, project, data);
                 Ok(Outcome::Changed(Attempt::Claimed(added), event))
@@ -282,7 +282,7 @@ fn new_claim<'a>(candidate: &'a Candidate<'_>, status: &NameStatus, now: Time) -
 }
 
 /// Returns the hostname of a new claim.
-fn pending(name: &str, token: &str, new: &NewClaim<'_>) -> Hostname {
+fn pending(name: &str, token: &str, new: &NewClaim<'_>, held_by_another_org: bool) -> Hostname {
     Hostname {
         name: name.to_owned(),
         kind: HostnameKind::Custom,
@@ -295,5 +295,6 @@ fn pending(name: &str, token: &str, new: &NewClaim<'_>) -> Hostname {
         verified_at: None,
         tls: HostnameTls::OFF,
         hsts: None,
+        held_by_another_org,
     }
 }

@@ -42,6 +42,7 @@ async fn new_project_has_a_default_hostname_and_no_deployment() {
             verified_at: Some(now),
             tls: HostnameTls::OFF,
             hsts: None,
+            held_by_another_org: false,
         }],
         access: Access { mode: AccessMode::Public },
         placement: None,

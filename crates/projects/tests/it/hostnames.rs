@@ -41,6 +41,7 @@ async fn claim_reserves_a_name_and_returns_verification_records() {
         verified_at: None,
         tls: HostnameTls::OFF,
         hsts: None,
+        held_by_another_org: false,
     };
     assert_eq!(claim, expected);
     let data = json!({ "hostname": NAME });
@@ -288,17 +289,20 @@ async fn name_of_another_organization_requires_the_txt_record() {
     let other_project = kit.project(&other, "shop").await.id;
     // The hostname or its project is deleted, and the CNAME still points to the platform.
     kit.projects.hostname_delete(&kit.actor, &acme, shop, NAME).await.unwrap();
-    kit.claim(&acme, blog, NAME).await.unwrap();
     // The same organization can still use the CNAME.
+    assert_eq!(kit.claim(&acme, blog, NAME).await.unwrap().verify.len(), 2);
     assert_eq!(kit.verify(blog, NAME).await.unwrap().state, ACTIVE);
     let deletion = ProjectDeletion { confirm: "blog".to_owned() };
     kit.projects.delete(&kit.actor, &acme, blog, deletion).await.unwrap();
 
     let claim = kit.claim(&other, other_project, NAME).await.unwrap();
+    assert!(matches!(&claim.verify[..], [VerifyRecord { kind: VerifyRecordType::Txt, .. }]), "{claim:?}");
+    assert_eq!(kit.find_hostname(other_project, NAME).await.as_ref(), Some(&claim));
+    assert_eq!(kit.projects.detail(&other, other_project).await.unwrap().hostnames.last(), Some(&claim));
     kit.records.zone("example.org");
     kit.audited().await;
     let pending = kit.verify(other_project, NAME).await.unwrap();
-    assert_eq!(pending.state, PENDING);
+    assert_eq!((pending.state, &pending.verify), (PENDING, &claim.verify));
     for check in &pending.checks[1..] {
         assert!(check.error.as_ref().unwrap().contains("another organization"), "{check:?}");
         assert_eq!(check.observed.as_ref().unwrap().len(), 1);
