@@ -29,8 +29,8 @@ use crate::v1::Contexts;
 /// wait behind more of them. Long polls do not count while they wait.
 const MAX_INTERNAL_REQUESTS: usize = 64;
 
-/// The memory of the large bodies of users, in bytes. The largest body needs half of the share of its user. Together with
-/// the uploads and the memory below, it fits into the `MemoryMax` of `svc-server.service`.
+/// The memory of the large bodies of the public listener, in bytes. The largest body needs half of a share. Together
+/// with the uploads and the memory below, it fits into the `MemoryMax` of `svc-server.service`.
 const BODY_MEMORY_BYTES: usize = 64 << 20;
 
 /// The memory of the large bodies of nodes, in bytes. The largest body needs half of it.
@@ -86,8 +86,8 @@ impl Services {
             routing,
             limiters: Data::new(Limiters::new(config.rate_limits, store.clock_rng().clone())),
             upload_limiter: Data::new(UploadLimiter::default()),
-            body_memory: Data::new(BodyMemory::new(BODY_MEMORY_BYTES)),
-            internal_body_memory: Data::new(BodyMemory::new(INTERNAL_BODY_MEMORY_BYTES)),
+            body_memory: Data::new(BodyMemory::public(BODY_MEMORY_BYTES)),
+            internal_body_memory: Data::new(BodyMemory::internal(INTERNAL_BODY_MEMORY_BYTES)),
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
             plan_limits: Data::new(contexts.projects.limits()),

@@ -93,7 +93,7 @@ async fn post(store: &TestStore, path: &str, length: usize) -> TestResponse {
     area.post("small", "/small", small);
     let request = TestRequest::post().uri(path).insert_header(("idempotency-key", "key"));
     let request = request.set_json(json!({ "text": "x".repeat(length) }));
-    let (store, memory) = (Data::new(store.store.clone()), Data::new(BodyMemory::new(128 << 20)));
+    let (store, memory) = (Data::new(store.store.clone()), Data::new(BodyMemory::public(128 << 20)));
     let services = |app: &mut ServiceConfig| {
         app.app_data(store).app_data(memory).app_data(Data::new(AbuseLimits::default()));
     };

@@ -15,7 +15,7 @@ use crate::http::guard;
 use crate::http::operation::Limits;
 use crate::problem::Problem;
 
-/// Without a user, only routes with a larger limit reserve memory.
+/// On the internal listener, only routes with a larger limit reserve memory, because nodes have no shares.
 const MAX_UNRESERVED: usize = 1 << 20;
 
 /// The memory of a request, as a multiple of the length of its body: the bytes, the parsed values, and the handler's
@@ -30,28 +30,38 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The memory of the large bodies of a listener.
 #[derive(Debug)]
 pub struct BodyMemory {
+    /// Only routes with a larger limit reserve memory.
+    unreserved: usize,
     total: Arc<Semaphore>,
-    users: KeyedSemaphores<UserId>,
+    /// The shares of the users, and that of all callers without a user.
+    shares: KeyedSemaphores<Option<UserId>>,
 }
 
 impl BodyMemory {
-    /// Creates the memory with its size. A user gets a quarter of it.
+    /// Creates the memory of the public listener with its size. A user gets a quarter of it. All callers without a user
+    /// also get a quarter together.
     #[must_use]
-    pub fn new(bytes: usize) -> Self {
-        let units = bytes / UNIT_BYTES;
-        Self { total: Arc::new(Semaphore::new(units)), users: KeyedSemaphores::new(units / 4) }
+    pub fn public(bytes: usize) -> Self {
+        Self::new(bytes, bytes / 4, DEFAULT_LIMIT)
+    }
+
+    /// Creates the memory of the internal listener with its size. Nodes have no shares.
+    #[must_use]
+    pub fn internal(bytes: usize) -> Self {
+        Self::new(bytes, bytes, MAX_UNRESERVED)
+    }
+
+    fn new(bytes: usize, share: usize, unreserved: usize) -> Self {
+        let total = Arc::new(Semaphore::new(bytes / UNIT_BYTES));
+        Self { unreserved, total, shares: KeyedSemaphores::new(share / UNIT_BYTES) }
     }
 
     /// Waits for the memory of a body. Requests get it in the order of their calls, so large bodies cannot be starved.
     async fn reserve(&self, bytes: usize, user: Option<UserId>) -> Option<Vec<OwnedSemaphorePermit>> {
         let units = u32::try_from((bytes * COPIES).div_ceil(UNIT_BYTES)).ok()?;
-        let of_user = user.map(|user| self.users.of(user));
         let acquire = async {
-            let mut permits = Vec::new();
-            for semaphore in of_user.into_iter().chain([Arc::clone(&self.total)]) {
-                permits.push(semaphore.acquire_many_owned(units).await.ok()?);
-            }
-            Some(permits)
+            let share = self.shares.of(user).acquire_many_owned(units).await.ok()?;
+            Some(vec![share, Arc::clone(&self.total).acquire_many_owned(units).await.ok()?])
         };
         timeout(WAIT_TIMEOUT, acquire).await.ok()?
     }
@@ -72,12 +82,14 @@ pub(in crate::http) async fn reserve_memory(
     actor: Option<&mut Actor>,
     limits: Limits,
 ) -> Result<Vec<OwnedSemaphorePermit>, Problem> {
-    let user = actor.and_then(|actor| actor.user);
-    // Nodes and hooks have no share, so only their largest bodies reserve memory.
-    let unreserved = if user.is_some() { DEFAULT_LIMIT } else { MAX_UNRESERVED };
     // Uploads have separate limits.
-    let limit = limits.body.filter(|limit| *limit > unreserved && limits.upload.is_none());
+    let limit = limits.body.filter(|limit| *limit > DEFAULT_LIMIT && limits.upload.is_none());
     let Some(limit) = limit else { return Ok(Vec::new()) };
+    let memory = request.app_data::<web::Data<BodyMemory>>();
+    let memory = memory.ok_or_else(|| Problem::internal("the app data contains no memory of bodies"))?;
+    if limit <= memory.unreserved {
+        return Ok(Vec::new());
+    }
     let length = declared_length(request.headers()).unwrap_or(limit);
     if length > limit {
         return Err(Problem::too_large(limit as u64));
@@ -85,10 +97,9 @@ pub(in crate::http) async fn reserve_memory(
     if length <= DEFAULT_LIMIT {
         return Ok(Vec::new());
     }
-    let memory = request.app_data::<web::Data<BodyMemory>>();
-    let memory = memory.ok_or_else(|| Problem::internal("the app data contains no memory of bodies"))?;
     guard::release_permit(request);
     let busy = || Problem::new(&Code::UNAVAILABLE, "too many large requests; try again in a moment");
+    let user = actor.and_then(|actor| actor.user);
     let reserved = memory.reserve(length, user).await.ok_or_else(busy)?;
     guard::require_permit(request)?;
     Ok(reserved)
@@ -122,7 +133,7 @@ mod tests {
     #[actix_web::test]
     async fn requests_share_the_memory_until_they_end() {
         tokio::time::pause();
-        let memory = web::Data::new(BodyMemory::new(128 << 20));
+        let memory = web::Data::new(BodyMemory::internal(128 << 20));
         let _half = reserve(&memory, None, LIMIT, Some(LIMIT)).await.expect("half of the memory");
         // Without a declared length, the limit counts.
         let undeclared = reserve(&memory, None, LIMIT, None).await.expect("the other half");
@@ -134,26 +145,28 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn user_gets_a_quarter_of_the_memory() {
-        const LARGE: usize = MAX_UNRESERVED;
+    async fn user_and_all_anonymous_callers_get_a_quarter_of_the_memory() {
+        const LARGE: usize = 1 << 20;
         tokio::time::pause();
-        let memory = web::Data::new(BodyMemory::new(64 << 20));
-        let [mut ada, mut bob] = [(); 2].map(|()| testkit::session_actor(ClockRng::system().id()));
-        let mut reserved = Vec::new();
-        for _ in 0..4 {
-            reserved.push(reserve(&memory, Some(&mut ada), LARGE, None).await.expect("memory"));
+        let memory = web::Data::new(BodyMemory::public(64 << 20));
+        let user = || Some(testkit::session_actor(ClockRng::system().id()));
+        for (mut caller, mut other) in [(user(), user()), (None, user())] {
+            let mut reserved = Vec::new();
+            for _ in 0..4 {
+                reserved.push(reserve(&memory, caller.as_mut(), LARGE, None).await.expect("memory"));
+            }
+            let refused = reserve(&memory, caller.as_mut(), LARGE, None).await.expect_err("no memory is left");
+            assert_eq!(refused.code().name, "unavailable");
+            reserve(&memory, other.as_mut(), LARGE, None).await.expect("memory of another user");
+            reserve(&memory, caller.as_mut(), LARGE, Some(DEFAULT_LIMIT)).await.expect("no reservation");
+            reserved.pop();
+            reserve(&memory, caller.as_mut(), LARGE, None).await.expect("memory");
         }
-        let refused = reserve(&memory, Some(&mut ada), LARGE, None).await.expect_err("the user has no memory left");
-        assert_eq!(refused.code().name, "unavailable");
-        reserve(&memory, Some(&mut bob), LARGE, None).await.expect("memory of another user");
-        reserve(&memory, Some(&mut ada), LARGE, Some(DEFAULT_LIMIT)).await.expect("no reservation");
-        reserved.pop();
-        reserve(&memory, Some(&mut ada), LARGE, None).await.expect("memory");
     }
 
     #[actix_web::test]
-    async fn small_limits_need_no_memory_without_a_user_and_long_bodies_are_refused() {
-        let memory = web::Data::new(BodyMemory::new(0));
+    async fn small_limits_of_nodes_need_no_memory_and_long_bodies_are_refused() {
+        let memory = web::Data::new(BodyMemory::internal(0));
         reserve(&memory, None, MAX_UNRESERVED, None).await.expect("no reservation");
         let refused = reserve(&memory, None, LIMIT, Some(LIMIT + 1)).await.expect_err("too large");
         assert_eq!(refused.code().name, "payload_too_large");

@@ -16,7 +16,8 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .description(
             "A message of Amazon SNS as JSON, with a signature of version 1 or 2 and a certificate of the notification \
              service. Each message is applied once. The hook confirms the subscription to its topic. The status is 503 \
-             if the notification service cannot be reached, so that it sends the message again.",
+             if the notification service cannot be reached, or if too many messages above 64 KiB arrive at the same \
+             time, so that it sends the message again.",
         )
         .codes(&[&HookError::NOT_AUTHENTIC, &HookError::OFF]);
 }

@@ -2,8 +2,10 @@
 
 use sandbox::{SNS_TOPIC, SnsServer};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
-use super::{Fields, Hook, delivery};
+use super::{Fields, HOOK, Hook, delivery};
+use crate::overload::{connect, read_response};
 
 /// The largest body, in bytes.
 const LIMIT: usize = 512 * 1024;
@@ -191,6 +193,12 @@ async fn hostile_bodies_are_rejected_without_an_effect() {
     assert_eq!(hook.service.requests().len(), 1, "the certificate is fetched once");
     assert!(malformed.len() + misdirected.len() + forged.len() >= 60);
     assert_eq!(hook.post(vec![b' '; LIMIT + 1]).await.status, 413);
+    // A large body reserves memory before it is read, so its declared length is checked first.
+    let head = format!("POST {HOOK} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", LIMIT + 1);
+    let mut stream = connect(&hook.app).await;
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let response = read_response(&mut stream).await.unwrap();
+    assert!(response.starts_with("http/1.1 413 "), "{response}");
     assert!(!hook.service.is_confirmed());
     assert_eq!(hook.recorded().await, 0);
     // The largest message is accepted, and so are the valid messages from which the hostile bodies were made.
