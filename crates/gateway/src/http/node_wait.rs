@@ -9,6 +9,7 @@ use actix_web::{HttpRequest, web};
 use kernel::audit::Actor;
 use kernel::{Code, KeyedSemaphores, OrgId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
 
 use super::operation::Limits;
 use super::{Describe, Extract, Operation, guard};
@@ -90,27 +91,28 @@ fn above_org_limit() -> Problem {
     Problem::above_limit(message, MAX_WAITS_PER_ORG, "organization")
 }
 
-/// The graceful shutdown of the process. Cheap to clone.
+/// The graceful shutdown of the process, with the time at which it began. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Shutdown(Arc<watch::Sender<bool>>);
+pub struct Shutdown(Arc<watch::Sender<Option<Instant>>>);
 
 impl Shutdown {
     /// Begins the shutdown. Each connection is closed after its next response. Requests that wait for a node end with
     /// 503 after 20 seconds at the latest.
     pub fn begin(&self) {
-        self.0.send_replace(true);
+        self.0.send_replace(Some(Instant::now()));
     }
 
     /// Returns whether the shutdown has begun.
     pub(super) fn has_begun(&self) -> bool {
-        *self.0.borrow()
+        self.0.borrow().is_some()
     }
 
     /// Completes when waiting requests must end.
     async fn deadline(&self) {
         // The sender lives as long as `self`, so the wait cannot fail.
-        if self.0.subscribe().wait_for(|begun| *begun).await.is_ok() {
-            tokio::time::sleep(SHUTDOWN_GRACE).await;
+        let begun = self.0.subscribe().wait_for(Option::is_some).await.ok().and_then(|begun| *begun);
+        if let Some(begun) = begun {
+            sleep_until(begun + SHUTDOWN_GRACE).await;
         }
     }
 }

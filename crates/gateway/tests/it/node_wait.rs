@@ -37,26 +37,29 @@ async fn work(_: Open) -> Result<Json<Waited>, Problem> {
     Ok(Json(Waited { seconds: 9 }))
 }
 
-/// Sends a request to a process that shuts down after `stop` seconds. Returns the response and its time in seconds.
-async fn post(path: &str, stop: Option<u64>) -> (TestResponse, u64) {
+/// Sends a request to a process with this shutdown.
+async fn send(path: &str, shutdown: &Shutdown) -> TestResponse {
     let mut routes = Routes::default();
     let mut area = routes.area("test", "Waits.");
     area.put("wait", "/wait", wait);
     area.put("wait_too_long", "/wait-too-long", wait_too_long);
     area.put("work", "/work", work);
-    let shutdown = Shutdown::default();
-    let data = Data::new(shutdown.clone());
     let services = |app: &mut ServiceConfig| {
-        app.app_data(Data::new(NodeWaitLimiter::default())).app_data(data);
+        app.app_data(Data::new(NodeWaitLimiter::default())).app_data(Data::new(shutdown.clone()));
     };
-    let start = Instant::now();
+    call_with(&routes, services, TestRequest::put().uri(path)).await
+}
+
+/// Sends a request to a process that shuts down after `stop` seconds. Returns the response and its time in seconds.
+async fn post(path: &str, stop: Option<u64>) -> (TestResponse, u64) {
+    let (shutdown, start) = (Shutdown::default(), Instant::now());
     let stopping = async {
         if let Some(seconds) = stop {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             shutdown.begin();
         }
     };
-    let (response, ()) = tokio::join!(call_with(&routes, services, TestRequest::put().uri(path)), stopping);
+    let (response, ()) = tokio::join!(send(path, &shutdown), stopping);
     (response, start.elapsed().as_secs())
 }
 
@@ -82,4 +85,17 @@ async fn shutdown_ends_a_wait_after_a_grace_with_a_response() {
     // The shutdown does not cut off a wait that finishes in time, or another request.
     assert_eq!(post("/wait", Some(590)).await.0.status, StatusCode::OK);
     assert_eq!(post("/work", Some(0)).await.0.status, StatusCode::OK);
+}
+
+#[actix_web::test]
+async fn wait_that_begins_during_a_shutdown_ends_with_the_same_grace() {
+    tokio::time::pause();
+    let (shutdown, start) = (Shutdown::default(), Instant::now());
+    shutdown.begin();
+    // The second request begins after the grace.
+    for (pause, end) in [(10, 20), (5, 25)] {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        let response = send("/wait", &shutdown).await;
+        assert_eq!((response.status, start.elapsed().as_secs()), (StatusCode::SERVICE_UNAVAILABLE, end));
+    }
 }
