@@ -51,7 +51,7 @@ impl Domains {
 
     /// Sets the transfer lock at the registrar. Makes no call if the lock already has this state. The lock is unknown
     /// during the call, and afterwards if the call fails, because its response may be lost, or if another change or a
-    /// read overlapped with it.
+    /// read overlapped with it. A call that was not sent does not change a known lock.
     ///
     /// # Errors
     /// [`DomainError::NotFound`], [`DomainError::NotManaged`], [`DomainError::RegistrarFailed`],
@@ -70,7 +70,9 @@ impl Domains {
                 self.store_lock(tx, &domain, domain.revision, None).await
             })
             .await?;
-        let result = call_registrar(until, set_registrar_lock(registrar, &domain.name, change.locked)).await;
+        // Another change can precede the call.
+        let known = domain.locked.filter(|_| marked == domain.revision + 1);
+        let result = call_registrar(until, set_registrar_lock(registrar, &domain.name, known, change.locked)).await;
         let found = result.as_ref().ok().copied();
         if found != Some(change.locked) {
             self.store
@@ -138,15 +140,23 @@ impl Domains {
 }
 
 /// Sets the lock, and returns the lock that the domain has afterwards. If the request is refused or not sent, it is the
-/// lock before, which can be the requested one: an earlier change can have succeeded with a lost response.
+/// lock before, which can be the requested one: an earlier change can have succeeded with a lost response. `known` is
+/// the lock before, `None` if the service does not know it.
 async fn set_registrar_lock(
     registrar: &dyn Registrar,
     name: &str,
+    known: Option<bool>,
     locked: bool,
 ) -> std::result::Result<bool, RegistrarError> {
     let refusal = match registrar.set_lock(name, locked).await {
         Ok(_) => return Ok(locked),
         Err(error @ RegistrarError::Unavailable(_)) => return Err(error),
+        // The rate limit would usually also refuse a read.
+        Err(error @ RegistrarError::NotSent(_)) => {
+            let Some(known) = known else { return Err(error) };
+            registrar_failed(&error);
+            return Ok(known);
+        }
         Err(refusal) => refusal,
     };
     let found = registrar.read(name).await?.ok_or_else(|| refusal.clone())?;

@@ -94,6 +94,11 @@ async fn lock_is_set_once() {
         assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)), "{refusal}");
         assert_eq!(locked().await, Some(false), "{refusal}");
     }
+    // A change that was not sent needs no read.
+    let reads = kit.world.calls("read");
+    kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::NotSent("too many requests".to_owned()));
+    assert!(matches!(set(true).await, Err(DomainError::RegistrarFailed)));
+    assert_eq!((locked().await, kit.world.calls("read")), (Some(false), reads));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Concurrent operations on one name.
 
 use diesel_async::RunQueryDsl as _;
-use domains::{DomainError, DomainImport, DomainLock, DomainRepository as _};
+use domains::{DomainError, DomainImport, DomainLock, DomainRepository as _, RegistrarError};
 use futures_util::future::join_all;
 use store::Connection;
 use testkit::four_at_a_time;
@@ -113,4 +113,29 @@ async fn lock_is_unknown_after_overlapping_changes_and_reads() {
         let found = kit.domains.get(kit.org, &name).await.unwrap().domain.locked;
         assert_eq!(found, Some(meanwhile != Meanwhile::Read), "{meanwhile:?}");
     }
+}
+
+/// The lock from before another change is not stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_is_unknown_after_another_change_and_an_unsent_one() {
+    const NAME: &str = "unsent.example";
+    let kit = Kit::start().await;
+    kit.bought(NAME).await;
+    kit.world.state().refusals.insert(NAME.to_owned(), RegistrarError::NotSent("too many requests".to_owned()));
+    let is_changing = Notify::new();
+    let change = kit.store.transaction_unaudited(async |tx: &mut Connection| {
+        let change = "UPDATE domains.domains SET locked = false, revision = revision + 1";
+        diesel::sql_query(change).execute(tx).await?;
+        is_changing.notify_one();
+        kit.wait_for(1, "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
+        Ok::<_, store::Error>(())
+    });
+    let set = async {
+        is_changing.notified().await;
+        kit.domains.set_lock(&actor(), kit.org, NAME, DomainLock { locked: false }).await
+    };
+    let (changed, set) = tokio::join!(change, set);
+    changed.unwrap();
+    assert!(matches!(set, Err(DomainError::RegistrarFailed)));
+    assert_eq!(kit.domains.get(kit.org, NAME).await.unwrap().domain.locked, None);
 }
