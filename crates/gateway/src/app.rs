@@ -77,7 +77,14 @@ impl Services {
     ///
     /// # Errors
     /// Returns the collisions between the routes of a listener.
-    pub fn new(config: Config, store: Store, contexts: Contexts, registry: Registry) -> Result<Self, Collisions> {
+    pub fn new(
+        config: Config,
+        plan_limits: kernel::Limits,
+        abuse_limits: kernel::AbuseLimits,
+        store: Store,
+        contexts: Contexts,
+        registry: Registry,
+    ) -> Result<Self, Collisions> {
         let routing = Routing::shared(config.sign_ins)?;
         let (connections, pools) = (store.status().max, store.pool_count());
         let concurrency_limit = ConcurrencyLimit::new(config.max_concurrent_requests, connections, pools)
@@ -91,8 +98,8 @@ impl Services {
             internal_body_memory: Data::new(BodyMemory::internal(INTERNAL_BODY_MEMORY_BYTES)),
             node_wait_limiter: Data::new(NodeWaitLimiter::default()),
             shutdown: Data::new(Shutdown::default()),
-            plan_limits: Data::new(contexts.projects.limits()),
-            abuse_limits: Data::new(contexts.projects.abuse_limits()),
+            plan_limits: Data::new(plan_limits),
+            abuse_limits: Data::new(abuse_limits),
             write_limiter: Data::new(WriteLimiter::new(config.max_waits.write_permit)),
             concurrency_limit: Data::new(concurrency_limit),
             internal_concurrency_limit: Data::new(ConcurrencyLimit::new(MAX_INTERNAL_REQUESTS, connections, 1)),

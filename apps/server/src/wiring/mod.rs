@@ -94,7 +94,8 @@ pub(crate) fn build(config: &Config, clock_rng: ClockRng, registry: Registry) ->
         mail_hook,
         certificates,
     };
-    let services = Services::new(config.gateway.clone(), store.clone(), contexts, registry)?;
+    let services =
+        Services::new(config.gateway.clone(), config.limits, config.abuse_limits, store.clone(), contexts, registry)?;
     background.task(services.adapt_concurrency_limit());
     // The memory grows with each address and credential, also while the clock is wrong.
     let purge_local = Job::every(MINUTE, "gateway.purge_local_rates").without_clock();

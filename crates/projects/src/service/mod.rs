@@ -180,12 +180,6 @@ impl Projects {
         self.limits
     }
 
-    /// Returns the limits that prevent abuse.
-    #[must_use]
-    pub fn abuse_limits(&self) -> AbuseLimits {
-        self.abuse_limits
-    }
-
     /// Lists the projects of an organization, oldest first. `only` limits the list for a restricted credential.
     ///
     /// # Errors
