@@ -22,6 +22,10 @@ pub enum GitError {
     Unavailable,
     #[error("the git node does not respond; try again in a moment")]
     Unreachable,
+    #[error("too many of your reads of repositories are in progress (at most {limit}); retry when one has finished")]
+    TooManyReads { limit: usize },
+    #[error("too many concurrent reads of repositories; try again in a moment")]
+    ReadsAtCapacity,
     #[error("there is no project at this path")]
     ProjectNotFound,
     #[error(transparent)]
@@ -71,6 +75,8 @@ impl ApiError for GitError {
             Self::NoPath => &Self::NO_PATH,
             Self::Unavailable => &Self::UNAVAILABLE,
             Self::Unreachable => &Self::UNREACHABLE,
+            Self::TooManyReads { .. } => &Code::RATE_LIMITED,
+            Self::ReadsAtCapacity => &Code::UNAVAILABLE,
             Self::Fields(_) => &Code::BAD_REQUEST,
             Self::Store(error) => error.code(),
         }
@@ -79,9 +85,14 @@ impl ApiError for GitError {
     fn details(&self) -> Option<Value> {
         match self {
             Self::RepoLimit { limit } => Some(json!({ "limit": limit })),
+            Self::TooManyReads { limit } => Some(json!({ "limit": limit, "of": "user" })),
             Self::Fields(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,
         }
+    }
+
+    fn retry_after(&self) -> Option<i64> {
+        matches!(self, Self::TooManyReads { .. }).then_some(5)
     }
 }

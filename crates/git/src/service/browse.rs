@@ -2,6 +2,7 @@
 
 use kernel::{InvalidField, Page, Paging, UserId};
 
+use super::read_permits::ReadPermit;
 use super::{Repositories, Result};
 use crate::error::GitError;
 use crate::model::{Commit, CommitPosition, PathQuery, RepoBlob, RepoRefs, RepoTree, is_ref_name};
@@ -15,29 +16,28 @@ impl Repositories {
     /// Returns the branches and tags of a repository. An empty repository has none.
     ///
     /// # Errors
-    /// Returns [`GitError::Unavailable`] or [`GitError::Unreachable`].
+    /// Returns [`GitError::TooManyReads`], [`GitError::ReadsAtCapacity`], [`GitError::Unavailable`] or
+    /// [`GitError::Unreachable`].
     pub async fn refs(&self, user: UserId, org: &str, repo: &RepoRecord) -> Result<RepoRefs> {
-        let repository = self.locate(user, org, repo).await?;
+        let (repository, _permit) = self.begin_read(user, org, repo).await?;
         Ok(self.ports.contents.refs(&repository, &repo.default_branch).await?)
     }
 
     /// Returns a directory.
     ///
     /// # Errors
-    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
-    /// [`GitError::Unreachable`].
+    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`] or the errors of [`Repositories::refs`].
     pub async fn tree(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
-        let repository = self.locate(user, org, repo).await?;
+        let (repository, _permit) = self.begin_read(user, org, repo).await?;
         Ok(self.ports.contents.tree(&repository, &at_default(repo, at)?).await?)
     }
 
     /// Returns a file.
     ///
     /// # Errors
-    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
-    /// [`GitError::Unreachable`].
+    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`] or the errors of [`Repositories::refs`].
     pub async fn blob(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
-        let repository = self.locate(user, org, repo).await?;
+        let (repository, _permit) = self.begin_read(user, org, repo).await?;
         Ok(self.ports.contents.blob(&repository, &at_default(repo, at)?).await?)
     }
 
@@ -45,8 +45,7 @@ impl Repositories {
     /// contains the start of the history, so the ref no longer matters.
     ///
     /// # Errors
-    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`], [`GitError::Unavailable`] or
-    /// [`GitError::Unreachable`].
+    /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`] or the errors of [`Repositories::refs`].
     pub async fn commits(
         &self,
         user: UserId,
@@ -55,7 +54,7 @@ impl Repositories {
         at: PathQuery,
         paging: &Paging<CommitPosition>,
     ) -> Result<Page<Commit>> {
-        let repository = self.locate(user, org, repo).await?;
+        let (repository, _permit) = self.begin_read(user, org, repo).await?;
         let range = self.ports.contents.commits(&repository, &at_default(repo, at)?, paging).await?;
         let skipped = paging.after.as_ref().map_or(0, |position| position.skip);
         let skip = skipped.saturating_add(u32::try_from(range.items.len()).unwrap_or(u32::MAX));
@@ -63,9 +62,15 @@ impl Repositories {
         Ok(Page::new(range.items, next))
     }
 
-    async fn locate<'a>(&self, user: UserId, org: &'a str, repo: &RepoRecord) -> Result<RepositoryLocation<'a>> {
+    async fn begin_read<'a>(
+        &self,
+        user: UserId,
+        org: &'a str,
+        repo: &RepoRecord,
+    ) -> Result<(RepositoryLocation<'a>, ReadPermit)> {
+        let permit = self.read_permits.acquire(user)?;
         let node = self.node_address().await?.ok_or(GitError::Unavailable)?;
-        Ok(RepositoryLocation { node, id: repo.id, user, org })
+        Ok((RepositoryLocation { node, id: repo.id, user, org }, permit))
     }
 }
 

@@ -3,12 +3,16 @@
 mod browse;
 mod deploy;
 mod node;
+mod read_permits;
 mod repo;
 mod storage;
+
+use std::sync::Arc;
 
 use kernel::{Limits, OrgId, ProjectId};
 use store::{SealedColumn, Store};
 
+use self::read_permits::ReadPermits;
 use crate::error::GitError;
 use crate::ports::Ports;
 
@@ -44,12 +48,13 @@ pub struct Repositories {
     limits: Limits,
     site: Site,
     ports: Ports,
+    read_permits: Arc<ReadPermits>,
 }
 
 impl Repositories {
     /// Creates the service.
     #[must_use]
     pub fn new(store: Store, limits: Limits, site: Site, ports: Ports) -> Self {
-        Self { store, limits, site, ports }
+        Self { store, limits, site, ports, read_permits: Arc::default() }
     }
 }

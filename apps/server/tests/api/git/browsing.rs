@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::{Kit, REPO};
+use super::{Kit, REPO, REPOS};
 use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,6 +280,39 @@ async fn long_commits_are_cut_between_characters() {
         assert_eq!((&long[person]["name"], &long[person]["email"]), (&json!(expected.0), &json!(expected.1)));
     }
     assert_eq!(long["parents"].as_array().unwrap().len(), PARENTS);
+}
+
+/// Each read waits for a node that does not respond, until the test closes its connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_reads_of_a_user_are_limited() {
+    const MAX_READS: usize = 8;
+    let mut kit = Kit::start().await;
+    kit.ada.post(REPOS, json!({ "name": "app" })).await.expect(201);
+    kit.node.kill();
+    let node = TcpListener::bind("127.0.0.1:0").unwrap();
+    node.set_nonblocking(true).unwrap();
+    let address = node.local_addr().unwrap();
+    kit.app.db_execute(&format!("UPDATE git.nodes SET url = 'http://{address}'")).await.unwrap();
+    let tree = format!("{REPO}/tree");
+    let read = |_| {
+        let (ada, tree) = (kit.ada.clone(), tree.clone());
+        tokio::spawn(async move { ada.get(&tree).await })
+    };
+    let (reads, mut connections) = ((0..MAX_READS).map(read).collect::<Vec<_>>(), Vec::new());
+    eventually("the reads wait for the node", async || {
+        connections.extend(std::iter::from_fn(|| node.accept().ok()));
+        (connections.len() == MAX_READS).then_some(())
+    })
+    .await;
+    let refused = kit.ada.get(&tree).await;
+    assert_eq!(refused.expect_error(429, "rate_limited")["details"], json!({ "limit": MAX_READS, "of": "user" }));
+    assert_eq!(refused.header("retry-after"), "5");
+    kit.ada.get(REPO).await.expect(200);
+    drop((node, connections));
+    for read in reads {
+        read.await.unwrap().expect_error(503, "git_unreachable");
+    }
+    kit.ada.get(&tree).await.expect_error(503, "git_unreachable");
 }
 
 /// The error shows whether the node is down or does not exist.
