@@ -30,8 +30,8 @@ use crate::v1::Contexts;
 const MAX_INTERNAL_REQUESTS: usize = 64;
 
 /// The memory of the large bodies of the public listener, in bytes. The largest body needs half of a share. Together
-/// with the memory below, 80 MiB of parts of uploads, and eight zone files of about 80 MB each, it fits into the
-/// `MemoryMax` of `svc-server.service`.
+/// with the memory below, 80 MiB of parts of uploads, eight zone files of about 80 MB each, and 256 MiB of contents of
+/// repositories, it fits into the `MemoryMax` of `svc-server.service`.
 const BODY_MEMORY_BYTES: usize = 64 << 20;
 
 /// The memory of the large bodies of nodes, in bytes. The largest body needs half of it.

@@ -18,4 +18,6 @@ pub use error::GitError;
 pub use model::*;
 pub use ports::{Contents, ContentsError, Ports, RepositoryLocation};
 pub use repository::*;
-pub use service::{NodeAddress, ProjectPath, Repositories, RepositoryStorage, SEALED_COLUMNS, Site, Target};
+pub use service::{
+    NodeAddress, ProjectPath, ReadPermit, RepoRead, Repositories, RepositoryStorage, SEALED_COLUMNS, Site, Target,
+};

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
 use super::body::MIN_RATE;
-use super::{Describe, IntoResponse, Operation};
+use super::{Describe, IntoResponse, Json, Operation};
 use crate::problem::Problem;
 
 /// The size at which a chunk is sent, in bytes. A chunk is larger only if a single value is.
@@ -86,6 +86,26 @@ impl<R> Streamed<R> {
             None => return Err(Problem::internal("the task that produces a response ended")),
         };
         Ok(Self { response, described_as: PhantomData })
+    }
+}
+
+impl<T: Serialize> Streamed<Json<T>> {
+    /// Sends a value as JSON. Drops `permit` when the client has received all but the last chunks.
+    ///
+    /// # Errors
+    /// Returns an error if the value cannot be serialized.
+    pub async fn json<P: 'static>(value: T, permit: P) -> Result<Self, Problem> {
+        let json = serde_json::to_vec(&value).map_err(|error| Problem::internal(error.to_string()))?;
+        // Only the JSON stays in memory while it is sent.
+        drop(value);
+        let body = async move |body: &mut BodyWriter| {
+            for chunk in json.chunks(CHUNK_BYTES) {
+                body.write(chunk).await?;
+            }
+            drop(permit);
+            Ok(())
+        };
+        Self::produce("application/json", body).await
     }
 }
 
@@ -200,6 +220,11 @@ impl<R> std::fmt::Debug for Streamed<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use actix_web::body::to_bytes;
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     async fn writer() -> (BodyWriter, mpsc::Receiver<Part>) {
@@ -251,6 +276,19 @@ mod tests {
             tokio::spawn(rest_of(Bytes::from_static(b"first"), parts).map(|it| it.is_ok()).collect::<Vec<_>>());
         body.send(Part::Failed(Problem::bad_request("broken"))).await.unwrap();
         assert_eq!(chunks.await.unwrap(), [true, false]);
+    }
+
+    #[actix_web::test]
+    async fn permit_of_a_value_is_held_until_most_of_it_is_sent() {
+        let semaphore = Arc::new(Semaphore::new(1));
+        for (length, available) in [(CHUNK_BYTES / 2, 1), (4 * CHUNK_BYTES, 0)] {
+            let (value, permit) = ("x".repeat(length), Arc::clone(&semaphore).try_acquire_owned().unwrap());
+            let response = Streamed::json(value.clone(), permit).await.unwrap().into_response();
+            assert_eq!(semaphore.available_permits(), available);
+            let body = to_bytes(response.into_body()).await.unwrap();
+            assert_eq!(body, serde_json::to_vec(&value).unwrap());
+            assert_eq!(semaphore.available_permits(), 1);
+        }
     }
 
     #[tokio::test]

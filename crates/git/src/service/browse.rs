@@ -2,7 +2,7 @@
 
 use kernel::{InvalidField, Page, Paging, UserId};
 
-use super::read_permits::ReadPermit;
+use super::read_permits::{ReadPermit, RepoRead};
 use super::{Repositories, Result};
 use crate::error::GitError;
 use crate::model::{Commit, CommitPosition, PathQuery, RepoBlob, RepoRefs, RepoTree, is_ref_name};
@@ -18,27 +18,31 @@ impl Repositories {
     /// # Errors
     /// Returns [`GitError::TooManyReads`], [`GitError::ReadsAtCapacity`], [`GitError::Unavailable`] or
     /// [`GitError::Unreachable`].
-    pub async fn refs(&self, user: UserId, org: &str, repo: &RepoRecord) -> Result<RepoRefs> {
-        let (repository, _permit) = self.begin_read(user, org, repo).await?;
-        Ok(self.ports.contents.refs(&repository, &repo.default_branch).await?)
+    pub async fn refs(&self, user: UserId, org: &str, repo: &RepoRecord) -> Result<RepoRead<RepoRefs>> {
+        // Two lists, of up to 8 MiB each.
+        let (repository, permit) = self.begin_read(user, org, repo, 2).await?;
+        let contents = self.ports.contents.refs(&repository, &repo.default_branch).await?;
+        Ok(RepoRead { contents, permit })
     }
 
     /// Returns a directory.
     ///
     /// # Errors
     /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`] or the errors of [`Repositories::refs`].
-    pub async fn tree(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoTree> {
-        let (repository, _permit) = self.begin_read(user, org, repo).await?;
-        Ok(self.ports.contents.tree(&repository, &at_default(repo, at)?).await?)
+    pub async fn tree(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoRead<RepoTree>> {
+        let (repository, permit) = self.begin_read(user, org, repo, 1).await?;
+        let contents = self.ports.contents.tree(&repository, &at_default(repo, at)?).await?;
+        Ok(RepoRead { contents, permit })
     }
 
     /// Returns a file.
     ///
     /// # Errors
     /// Returns [`GitError::Fields`], [`GitError::NoRef`], [`GitError::NoPath`] or the errors of [`Repositories::refs`].
-    pub async fn blob(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoBlob> {
-        let (repository, _permit) = self.begin_read(user, org, repo).await?;
-        Ok(self.ports.contents.blob(&repository, &at_default(repo, at)?).await?)
+    pub async fn blob(&self, user: UserId, org: &str, repo: &RepoRecord, at: PathQuery) -> Result<RepoRead<RepoBlob>> {
+        let (repository, permit) = self.begin_read(user, org, repo, 1).await?;
+        let contents = self.ports.contents.blob(&repository, &at_default(repo, at)?).await?;
+        Ok(RepoRead { contents, permit })
     }
 
     /// Returns the history of a ref, or the commits in it that changed a path, newest first. The position of a later page
@@ -53,22 +57,24 @@ impl Repositories {
         repo: &RepoRecord,
         at: PathQuery,
         paging: &Paging<CommitPosition>,
-    ) -> Result<Page<Commit>> {
-        let (repository, _permit) = self.begin_read(user, org, repo).await?;
+    ) -> Result<RepoRead<Page<Commit>>> {
+        let (repository, permit) = self.begin_read(user, org, repo, 1).await?;
         let range = self.ports.contents.commits(&repository, &at_default(repo, at)?, paging).await?;
         let skipped = paging.after.as_ref().map_or(0, |position| position.skip);
         let skip = skipped.saturating_add(u32::try_from(range.items.len()).unwrap_or(u32::MAX));
         let next = range.has_more.then_some(CommitPosition { start: range.start, skip });
-        Ok(Page::new(range.items, next))
+        Ok(RepoRead { contents: Page::new(range.items, next), permit })
     }
 
+    /// Begins a read that counts as this number of reads.
     async fn begin_read<'a>(
         &self,
         user: UserId,
         org: &'a str,
         repo: &RepoRecord,
+        count: u32,
     ) -> Result<(RepositoryLocation<'a>, ReadPermit)> {
-        let permit = self.read_permits.acquire(user)?;
+        let permit = self.read_permits.acquire(user, count)?;
         let node = self.node_address().await?.ok_or(GitError::Unavailable)?;
         Ok((RepositoryLocation { node, id: repo.id, user, org }, permit))
     }

@@ -17,6 +17,7 @@ use crate::error::GitError;
 use crate::ports::Ports;
 
 pub use node::NodeAddress;
+pub use read_permits::{ReadPermit, RepoRead};
 pub use repo::ProjectPath;
 pub use storage::RepositoryStorage;
 

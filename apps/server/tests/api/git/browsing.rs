@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::{Kit, REPO, REPOS};
-use crate::support::eventually;
+use crate::support::{client, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_are_browsed() {
@@ -313,6 +313,41 @@ async fn concurrent_reads_of_a_user_are_limited() {
         read.await.unwrap().expect_error(503, "git_unreachable");
     }
     kit.ada.get(&tree).await.expect_error(503, "git_unreachable");
+}
+
+/// The server keeps a response in memory until its client has read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn read_counts_until_its_response_is_sent() {
+    let kit = Kit::start().await;
+    kit.ada.post(REPOS, json!({ "name": "app", "visibility": "public" })).await.expect(201);
+    let work = kit.init("work");
+    let commit = work.commit("a", b"a");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    // A list of 8 MiB is larger than the buffers of a connection.
+    let name = ["x"; 5].map(|part| part.repeat(200)).join("/");
+    let mut packed = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
+    for number in 0..8000 {
+        writeln!(packed, "{commit} refs/heads/{number:04}/{name}").unwrap();
+    }
+    std::fs::write(kit.bare().await.join("packed-refs"), packed).unwrap();
+    let (refs, tree) = (format!("{REPO}/refs"), format!("{REPO}/tree"));
+    let (client, mut unread) = (client(), Vec::new());
+    // `refs` counts as two reads, and a user can have eight.
+    for _ in 0..4 {
+        let request = client.get(format!("{}{refs}", kit.app.base)).bearer_auth(kit.ada.token.as_ref().unwrap());
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        unread.push(response);
+    }
+    kit.ada.get(&tree).await.expect_error(429, "rate_limited");
+    kit.app.sign_in("eve").await.get(&tree).await.expect(200);
+    drop(unread);
+    let read = eventually("the server notices that the connections are closed", async || {
+        Some(kit.ada.get(&refs).await).filter(|response| response.status == 200)
+    })
+    .await;
+    assert!(read.bytes.len() > 8_000_000, "{}", read.bytes.len());
+    assert!(read.body["branches"].is_array() && read.header("transfer-encoding") == "chunked");
 }
 
 /// The error shows whether the node is down or does not exist.

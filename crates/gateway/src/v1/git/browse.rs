@@ -1,13 +1,14 @@
 //! The contents of a repository.
 
 use actix_web::web::Data;
-use git::{Commit, CommitPosition, GitError, PathQuery, RepoBlob, RepoRefs, RepoTree, Repositories};
+use git::{Commit, CommitPosition, GitError, PathQuery, RepoBlob, RepoRead, RepoRefs, RepoTree, Repositories};
 use kernel::{Code, Page};
+use serde::Serialize;
 
 use super::repos::ANY_USER;
 use crate::authority::RepositoryReader;
 use crate::authority::scope::GitRead;
-use crate::http::{Area, Json, Pagination, Query};
+use crate::http::{Area, Json, Pagination, Query, Streamed};
 use crate::problem::Problem;
 use crate::protocol::URI_TOO_LONG;
 
@@ -43,24 +44,27 @@ pub(super) fn routes(area: &mut Area<'_>) {
         .codes(&CONTENTS);
 }
 
-async fn refs(at: RepositoryReader<GitRead>, repositories: Data<Repositories>) -> Result<Json<RepoRefs>, Problem> {
-    Ok(Json(repositories.refs(at.user, &at.org, &at.repo).await?))
+async fn refs(
+    at: RepositoryReader<GitRead>,
+    repositories: Data<Repositories>,
+) -> Result<Streamed<Json<RepoRefs>>, Problem> {
+    send(repositories.refs(at.user, &at.org, &at.repo).await?).await
 }
 
 async fn tree(
     at: RepositoryReader<GitRead>,
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
-) -> Result<Json<RepoTree>, Problem> {
-    Ok(Json(repositories.tree(at.user, &at.org, &at.repo, query).await?))
+) -> Result<Streamed<Json<RepoTree>>, Problem> {
+    send(repositories.tree(at.user, &at.org, &at.repo, query).await?).await
 }
 
 async fn blob(
     at: RepositoryReader<GitRead>,
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
-) -> Result<Json<RepoBlob>, Problem> {
-    Ok(Json(repositories.blob(at.user, &at.org, &at.repo, query).await?))
+) -> Result<Streamed<Json<RepoBlob>>, Problem> {
+    send(repositories.blob(at.user, &at.org, &at.repo, query).await?).await
 }
 
 async fn commits(
@@ -68,6 +72,10 @@ async fn commits(
     repositories: Data<Repositories>,
     Query(query): Query<PathQuery>,
     Pagination(paging): Pagination<CommitPosition, 200>,
-) -> Result<Json<Page<Commit>>, Problem> {
-    Ok(Json(repositories.commits(at.user, &at.org, &at.repo, query, &paging).await?))
+) -> Result<Streamed<Json<Page<Commit>>>, Problem> {
+    send(repositories.commits(at.user, &at.org, &at.repo, query, &paging).await?).await
+}
+
+async fn send<T: Serialize>(RepoRead { contents, permit }: RepoRead<T>) -> Result<Streamed<Json<T>>, Problem> {
+    Streamed::json(contents, permit).await
 }
