@@ -5,16 +5,19 @@ mod limited_list;
 mod model;
 mod names;
 
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use gix::bstr::ByteSlice as _;
+use gix::bstr::{BString, ByteSlice as _};
 use gix::object::Kind;
 use gix::objs::tree::EntryKind;
 use gix::objs::{TagRefIter, TreeRefIter};
+use gix::path::RelativePath;
 use gix::{ObjectId, Repository};
 
-use self::limited_list::LimitedList;
+use self::limited_list::{LimitedList, MAX_LIST_BYTES};
 use self::names::{components, escape, unescape};
 
 pub use self::history::{Histories, HistoryPart};
@@ -72,6 +75,22 @@ fn internal(error: impl std::error::Error + Send + Sync + 'static) -> BrowseErro
     BrowseError::Internal(error.into())
 }
 
+/// Returns a function that counts a ref, given the length of its name, and returns whether the list can contain it.
+fn ref_limit() -> impl FnMut(usize) -> bool {
+    let (mut refs, mut bytes) = (0, 0);
+    move |length| {
+        refs += 1;
+        bytes += length;
+        refs <= MAX_REFS && bytes <= MAX_LIST_BYTES
+    }
+}
+
+/// Returns whether git removed a listed file or folder before it was read, or replaced one by the other.
+fn has_changed(error: &gix::Error) -> bool {
+    let kind = error.downcast_any_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory))
+}
+
 impl Browser {
     /// Ignores the configuration of the system and of users, and the environment.
     pub fn open(path: &std::path::Path) -> Result<Self> {
@@ -99,20 +118,54 @@ impl Browser {
     }
 
     fn targets(&self, prefix: &str) -> Result<Vec<Target>> {
-        let platform = self.repository.references().map_err(internal)?;
-        let mut targets = LimitedList::new();
-        for reference in platform.prefixed(prefix).map_err(internal)?.take(MAX_REFS) {
-            let reference = reference.map_err(|error| BrowseError::Internal(anyhow!(error.to_string())))?;
-            let name = reference.name().as_bstr();
-            let name = escape(name.strip_prefix(prefix.as_bytes()).unwrap_or(name).as_bstr());
-            let Some(id) = reference.try_id() else { continue };
-            let Some(commit) = self.peel(id.detach())? else { continue };
+        let (mut targets, mut fits) = (LimitedList::new(), ref_limit());
+        for (name, id) in self.objects_of_refs(prefix)? {
+            if !fits(name.len()) {
+                break;
+            }
+            let Some(id) = id else { continue };
+            let Some(commit) = self.peel(id)? else { continue };
+            let name = escape(name.strip_prefix(prefix.as_bytes()).unwrap_or(&name).as_bstr());
             if !targets.push(Target { name, commit: commit.to_string() })? {
                 break;
             }
         }
         targets.items.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(targets.items)
+    }
+
+    /// Returns the refs with this prefix, at least all within [`ref_limit`]. Symbolic refs have no object.
+    fn objects_of_refs(&self, prefix: &str) -> Result<BTreeMap<BString, Option<ObjectId>>> {
+        let path: &RelativePath = prefix.try_into().map_err(internal)?;
+        let store = &self.repository.refs;
+        let (mut refs, mut fits) = (BTreeMap::new(), ref_limit());
+        // git adds a ref to `packed-refs` before it removes the file of the ref, so the files are read first.
+        for reference in store.loose_iter_prefixed(path).map_err(internal)? {
+            self.remaining()?;
+            let reference = match reference {
+                Err(error) if has_changed(&error) => continue,
+                reference => reference.map_err(internal)?,
+            };
+            let name = reference.name.into_inner();
+            let is_last = !fits(name.len());
+            refs.insert(name, reference.target.try_id().map(ToOwned::to_owned));
+            if is_last {
+                break;
+            }
+        }
+        let Some(packed) = store.open_packed_buffer().map_err(internal)? else { return Ok(refs) };
+        fits = ref_limit();
+        for reference in packed.iter_prefixed(prefix.into()).map_err(internal)? {
+            self.remaining()?;
+            let reference = reference.map_err(internal)?;
+            let name = reference.name.as_bstr().to_owned();
+            let is_last = !fits(name.len());
+            refs.entry(name).or_insert_with(|| Some(reference.target()));
+            if is_last {
+                break;
+            }
+        }
+        Ok(refs)
     }
 
     /// Returns the commit that an object is, or to which a tag object points, also through other tags.
@@ -262,25 +315,73 @@ impl Browser {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::io::{Seek as _, Write as _};
+    use std::path::Path;
     use std::process::Stdio;
+    use std::thread;
 
     use tokio::task::spawn_blocking;
 
     use super::*;
+    use crate::git::Git;
     use crate::repository::{Repositories, Use};
+
+    /// Runs git with this standard input.
+    fn run(git: &Git, repository: &Path, arguments: &[&str], input: &str) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(input.as_bytes()).unwrap();
+        file.rewind().unwrap();
+        let mut command = git.maintenance(Some(repository));
+        assert!(command.args(arguments).stdin(Stdio::from(file)).status().unwrap().success());
+    }
+
+    /// git packs all branches, and replaces one by a folder and the reverse, while they are listed.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn refs_are_complete_while_git_packs_and_replaces_refs() {
+        const BRANCHES: usize = 500;
+        let (_folder, repositories) = Repositories::temporary();
+        let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
+        let (git, path) = (repositories.git(), repository.path.as_path());
+        let commit =
+            |name| format!("commit refs/heads/{name}\ncommitter Ada <ada@example.org> 0 +0000\ndata 1\n{name}\n");
+        run(git, path, &["fast-import", "--quiet"], &["a", "b"].map(commit).concat());
+        let list = || {
+            let deadline = Instant::now() + Duration::from_secs(3600);
+            Browser { deadline, ..Browser::open(path).unwrap() }.refs().unwrap().branches
+        };
+        let branches = list();
+        let [a, b] = [0, 1].map(|index| branches[index].commit.as_str());
+        let update = |commit: &str| {
+            let mut updates = format!("update refs/heads/replaced {commit}\n");
+            updates.extend((0..BRANCHES).map(|number| format!("update refs/heads/kept/{number} {commit}\n")));
+            run(git, path, &["-c", "core.fsync=none", "update-ref", "--stdin"], &updates);
+        };
+        update(a);
+        thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                for commit in [b, a].into_iter().cycle().take(20) {
+                    run(git, path, &["update-ref", "-d", "refs/heads/replaced"], "");
+                    run(git, path, &["update-ref", "refs/heads/replaced/a", commit], "");
+                    run(git, path, &["pack-refs", "--all"], "");
+                    run(git, path, &["update-ref", "-d", "refs/heads/replaced/a"], "");
+                    update(commit);
+                }
+            });
+            while !changes.is_finished() {
+                let kept = list().into_iter().filter(|branch| branch.name.starts_with("kept/")).count();
+                assert_eq!(kept, BRANCHES);
+            }
+            changes.join().unwrap();
+        });
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn reads_end_at_the_deadline() {
-        let (folder, repositories) = Repositories::temporary();
+        let (_folder, repositories) = Repositories::temporary();
         let repository = repositories.open_or_create("rep_0000000000000001", "main", Use::Read).await.unwrap();
         let commit = "commit refs/heads/main\ncommitter Ada <ada@example.org> 0 +0000\ndata 1\nm\n\
                       M 100644 inline a\ndata 1\na\n";
-        let input = folder.path().join("input");
-        std::fs::write(&input, commit).unwrap();
-        let mut import = repositories.git().maintenance(Some(&repository.path));
-        import.args(["fast-import", "--quiet"]).stdin(Stdio::from(File::open(&input).unwrap()));
-        assert!(import.status().unwrap().success());
+        run(repositories.git(), &repository.path, &["fast-import", "--quiet"], commit);
         let read_all = move |deadline| {
             let browser = Browser { deadline, ..Browser::open(&repository.path).unwrap() };
             let commits = |path| {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Result, internal};
 
 /// The maximum length of a list in a response, as JSON, in bytes. The control plane refuses larger responses.
-const MAX_LIST_BYTES: usize = 8 << 20;
+pub(super) const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// The items of a list, limited in the length of their JSON.
 pub(super) struct LimitedList<T> {
