@@ -161,6 +161,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const MIN_IDLE: Duration = Duration::from_secs(10);
 /// The limit of requests and WebSockets of a worker process in flight.
 const MAX_IN_FLIGHT: usize = 1000;
+/// The limit of connections of one owner's worker processes to the bindings: an eighth of those that the node accepts.
+const MAX_CONNECTIONS: usize = 4096;
 /// The timeout until a worker starts to respond, from the last chunk of the request body that it took.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(100);
 /// The time for a call of `email()`. With the start of the process, it must end before the lease of the mail.
@@ -282,6 +284,7 @@ fn workers(settings: &Settings) -> Result<Option<Workers>, Error> {
         idle: IDLE_TIMEOUT,
         min_idle: MIN_IDLE,
         max_in_flight: MAX_IN_FLIGHT,
+        max_connections: MAX_CONNECTIONS,
         response_timeout: RESPONSE_TIMEOUT,
         email_timeout: EMAIL_TIMEOUT,
         egress,

@@ -31,6 +31,9 @@ pub struct Config {
     /// The limit of requests and WebSockets of a process in flight. Each takes two of the node's file descriptors. One
     /// client may use a quarter of it.
     pub max_in_flight: usize,
+    /// The limit of connections of the processes of one owner to the bindings. Each takes one of the node's file
+    /// descriptors. One process may use half of it.
+    pub max_connections: usize,
     /// The timeout until a worker starts to respond to a visitor. It begins again with each chunk of the request body
     /// that the worker takes.
     pub response_timeout: Duration,

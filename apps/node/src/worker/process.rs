@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use super::bindings::ConnectionLimits;
 use super::budget::MemoryShare;
 use super::capnp::Message;
 use super::definition::heap_limit;
@@ -100,12 +101,13 @@ impl Process {
     /// Starts a process and waits until it responds. Returns a message for the project's members if it fails to start.
     pub async fn start(
         workers: &Arc<Workers>,
+        owner: &str,
         project: &str,
         index: &Arc<Index>,
         environment: &Arc<Environment>,
         memory_share: MemoryShare,
     ) -> Result<Arc<Self>, String> {
-        let spawned = Self::spawn(workers, project, index, environment, memory_share).await;
+        let spawned = Self::spawn(workers, owner, project, index, environment, memory_share).await;
         let (process, handle) = spawned.map_err(|error| {
             tracing::error!(project, error = format!("{error:#}"), "failed to start a worker");
             "The node could not start the worker. If this persists, contact the operator.".to_owned()
@@ -142,12 +144,15 @@ impl Process {
 
     async fn spawn(
         workers: &Arc<Workers>,
+        owner: &str,
         project: &str,
         index: &Arc<Index>,
         environment: &Arc<Environment>,
         memory_share: MemoryShare,
     ) -> anyhow::Result<(Arc<Self>, FolderHandle)> {
-        let registration = workers.bindings.register(project, Arc::clone(index));
+        let connections = workers.connections.of(owner.to_owned());
+        let connections = ConnectionLimits::new(workers.config.max_connections / 2, connections);
+        let registration = workers.bindings.register(project, Arc::clone(index), connections);
         let (resources, configuration) = {
             let (workers, index, environment) = (Arc::clone(workers), Arc::clone(index), Arc::clone(environment));
             spawn_blocking(move || Resources::prepare(&workers, &index, &environment, registration)).await??

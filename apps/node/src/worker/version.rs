@@ -40,7 +40,7 @@ const NO_MEMORY: &str = "The node has no memory for another worker, because the 
 /// A version of a project. Its process is started on demand, one start at a time, always with the current environment.
 pub struct Worker {
     pub project: String,
-    /// The owner of the memory of processes that start from now on.
+    /// The owner whose shares the processes use that start from now on.
     owner: Mutex<String>,
     pub bundle: Digest,
     pub index: Arc<Index>,
@@ -294,7 +294,8 @@ impl Worker {
             return Err(Rejection::NoMemory);
         };
         self.generation.store(environment.generation, Ordering::Relaxed);
-        let started = Process::start(&self.workers, &self.project, &self.index, &environment.parts, memory).await;
+        let started =
+            Process::start(&self.workers, &owner, &self.project, &self.index, &environment.parts, memory).await;
         self.workers.metrics.count_start(if started.is_ok() { "ready" } else { "failed" });
         let (process, guard) = match started {
             Ok(process) => match process.admit_request() {

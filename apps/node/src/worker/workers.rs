@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::dev::Server;
+use semaphores::KeyedSemaphores;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -26,6 +27,8 @@ pub struct Workers {
     pub cache: Arc<Cache>,
     pub run: RunDir,
     pub bindings: Arc<Bindings>,
+    /// The permits of each owner for connections to the bindings.
+    pub connections: KeyedSemaphores<String>,
     pub environments: Arc<Environments>,
     /// Receives the digests of missing and damaged modules.
     pub damaged: mpsc::Sender<Digest>,
@@ -53,6 +56,7 @@ impl Workers {
     ) -> anyhow::Result<(Arc<Self>, Server)> {
         let run = RunDir::open(&cache.run_dir())?;
         let server = bindings::listen(&run, Arc::clone(&bindings))?;
+        let connections = KeyedSemaphores::new(config.max_connections);
         let runtime = Handle::current();
         let spawner = Spawner::start(runtime.clone())?;
         let uids = Uids::new(config.uids);
@@ -64,6 +68,7 @@ impl Workers {
             cache,
             run,
             bindings,
+            connections,
             environments,
             damaged,
             spawner,

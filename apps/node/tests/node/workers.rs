@@ -71,6 +71,7 @@ pub fn with_workers(core: &ControlPlane, dir: &Dir, workerd: PathBuf) -> Config 
         idle: Duration::from_secs(900),
         min_idle: Duration::from_secs(10),
         max_in_flight: 1000,
+        max_connections: 4096,
         response_timeout: Duration::from_secs(100),
         email_timeout: Duration::from_secs(30),
         egress: EgressConfig::default(),

@@ -14,6 +14,7 @@ mod ai;
 mod assets;
 mod auth;
 mod calls;
+mod connections;
 mod database;
 mod email;
 mod storage;
@@ -46,9 +47,12 @@ use ai::AiBinding;
 use assets::Assets;
 use auth::AuthBinding;
 use calls::CallLimit;
+use connections::ConnectionPermits;
 use database::DatabaseBinding;
 use email::EmailBinding;
 use storage::StorageBinding;
+
+pub use connections::ConnectionLimits;
 
 /// The header that identifies the process. `workerd` overwrites any value that the code sends.
 pub const KEY_HEADER: &str = "svc-worker-key";
@@ -114,6 +118,7 @@ struct Registered {
     index: Arc<Index>,
     /// The limits on the calls of a process, by the name of the binding.
     calls: HashMap<&'static str, Arc<CallLimit>>,
+    connections: ConnectionLimits,
 }
 
 /// The key of a process, valid until this is dropped.
@@ -154,11 +159,11 @@ impl Bindings {
     }
 
     /// Registers a process under a new key.
-    pub fn register(self: &Arc<Self>, project: &str, index: Arc<Index>) -> Registration {
+    pub fn register(self: &Arc<Self>, project: &str, index: Arc<Index>, connections: ConnectionLimits) -> Registration {
         let key = random::id().simple().to_string();
         let limit = |binding: &dyn Binding| Arc::new(CallLimit::new(binding.max_in_flight()));
         let calls = self.all.iter().map(|binding| (binding.name(), limit(binding.as_ref()))).collect();
-        let registered = Registered { project: project.to_owned(), index, calls };
+        let registered = Registered { project: project.to_owned(), index, calls, connections };
         self.processes.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), registered);
         Registration { key, bindings: Arc::clone(self) }
     }
@@ -207,6 +212,9 @@ pub fn listen(run: &RunDir, bindings: Arc<Bindings>) -> io::Result<Server> {
         .workers(SERVERS)
         .max_connections(MAX_CONNECTIONS)
         .keep_alive(KEEP_ALIVE)
+        .on_connect(|_, data| {
+            data.insert(ConnectionPermits::default());
+        })
         .disable_signals()
         // If a worker disconnects, its call is dropped.
         .h1_allow_half_closed(false)
@@ -219,14 +227,17 @@ fn binding_name(request: &HttpRequest) -> Option<&str> {
 }
 
 async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindings>) -> HttpResponse {
-    let unknown = || error(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
-    let limit = |process: &Registered| process.calls.get(binding_name(&request)?).map(Arc::clone);
-    let Some(calls) = bindings.find_process(&request, limit).flatten() else { return unknown() };
-    let Some(call) = calls.begin().await else {
-        let message = "The worker has too many calls in progress. Read or cancel the bodies of earlier results.";
-        let mut response = error(StatusCode::TOO_MANY_REQUESTS, "too_many_calls", message);
-        response.head_mut().set_connection_type(ConnectionType::Close);
-        return response;
+    let unknown =
+        || refusal(StatusCode::FORBIDDEN, "not_granted", "Only the workers of this node may use its bindings.");
+    let limits = |process: &Registered| {
+        let calls = process.calls.get(binding_name(&request)?)?;
+        Some((Arc::clone(calls), process.connections.admit(request.conn_data::<ConnectionPermits>()?)))
+    };
+    let Some((calls, is_admitted)) = bindings.find_process(&request, limits).flatten() else { return unknown() };
+    let call = if is_admitted { calls.begin().await } else { None };
+    let Some(call) = call else {
+        let message = "Too many calls are in progress. Read or cancel the bodies of earlier results.";
+        return refusal(StatusCode::TOO_MANY_REQUESTS, "too_many_calls", message);
     };
     // The call may have waited for its permit, so the environment is read only now.
     let caller = bindings.find_process(&request, |process| bindings.caller(process));
@@ -237,6 +248,13 @@ async fn handle(request: HttpRequest, mut payload: Payload, bindings: Data<Bindi
     };
     calls::drain(&mut payload).await;
     calls::guard(response, call)
+}
+
+/// Creates the response for a call that is not admitted. It closes the connection, which may have no permits.
+fn refusal(status: StatusCode, code: &str, message: &str) -> HttpResponse {
+    let mut response = error(status, code, message);
+    response.head_mut().set_connection_type(ConnectionType::Close);
+    response
 }
 
 /// Creates the response for an error of a binding. The binding's module throws it as an `Error` with this `code` and

@@ -89,6 +89,7 @@ impl Targets {
             idle: std::time::Duration::MAX,
             min_idle: std::time::Duration::MAX,
             max_in_flight: usize::MAX,
+            max_connections: usize::MAX,
             response_timeout: std::time::Duration::MAX,
             email_timeout: std::time::Duration::MAX,
             egress: EgressConfig::default(),
