@@ -1,137 +1,120 @@
-//! Limits on the memory of large requests and rows, for each project and for all projects of the node.
+//! Limits on the memory of large requests and rows, for each owner of projects and for all projects of the node. The
+//! part `site` names the owner. A share for each project would not suffice, because a user can have many projects.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use semaphores::KeyedSemaphores;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::timeout;
 
 const UNIT_BYTES: usize = 1 << 10;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The memory that calls may use for one purpose, such as arguments or rows. Calls reserve memory for the purposes in a
-/// fixed order, and wait only once for each purpose, so two calls never wait for each other.
-#[derive(Clone)]
+/// The memory that all calls may use for one purpose, such as arguments or rows. Calls reserve memory for the purposes
+/// in a fixed order, and wait only once for each purpose, so two calls never wait for each other.
 pub struct Memory {
     all: Arc<Semaphore>,
-    project: Arc<Semaphore>,
-    project_bytes: usize,
+    owners: KeyedSemaphores<String>,
+    owner_bytes: usize,
 }
 
-/// The memory of all projects for one purpose.
-pub struct ProjectsMemory {
-    memory: Memory,
-    /// The handles of the projects that have calls.
-    projects: Mutex<HashMap<String, Memory>>,
+/// The memory that the calls of one owner may use for one purpose.
+#[derive(Clone)]
+pub struct OwnerMemory {
+    all: Arc<Semaphore>,
+    owner: Arc<Semaphore>,
+    owner_bytes: usize,
 }
 
 /// The cause of a failed reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhausted {
-    /// The calls of the project use its share.
-    Project,
-    /// The calls of all projects use the memory of the node.
+    /// The calls of the owner use its share.
+    Owner,
+    /// The calls of all owners use the memory of the node.
     Node,
 }
 
 /// Reserved memory, until it is dropped.
 pub struct Reservation {
     all: OwnedSemaphorePermit,
-    project: OwnedSemaphorePermit,
+    owner: OwnedSemaphorePermit,
 }
 
 impl Memory {
-    /// Creates the memory, and returns the handle of the first project.
-    pub fn new(all_bytes: usize, project_bytes: usize) -> Self {
-        Self { all: semaphore(all_bytes), project: semaphore(project_bytes), project_bytes }
+    /// Creates the memory with these limits on all owners and on each of them.
+    pub fn new(all_bytes: usize, owner_bytes: usize) -> Self {
+        let all = Arc::new(Semaphore::new(all_bytes / UNIT_BYTES));
+        Self { all, owners: KeyedSemaphores::new(owner_bytes / UNIT_BYTES), owner_bytes }
     }
 
-    /// Returns a handle for another project.
-    pub fn of_project(&self) -> Self {
-        Self { project: semaphore(self.project_bytes), ..self.clone() }
-    }
-
-    /// Returns whether this is the only handle of its project and no memory of the project is reserved.
-    pub fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.project) == 1
-    }
-
-    /// Waits until memory is available. If `bytes` exceeds the limit of a project, reserves all memory of the project.
-    ///
-    /// # Errors
-    /// Returns an error only if the node is stopping.
-    pub async fn reserve(&self, bytes: usize) -> Result<Reservation, AcquireError> {
-        let units = self.units(bytes);
-        let project = Arc::clone(&self.project).acquire_many_owned(units).await?;
-        let all = Arc::clone(&self.all).acquire_many_owned(units).await?;
-        Ok(Reservation { all, project })
-    }
-
-    /// Reserves memory without waiting.
-    ///
-    /// # Errors
-    /// Returns an error if the memory is not available at the moment, or exceeds the limit of a project.
-    pub fn try_reserve(&self, bytes: usize) -> Result<Reservation, TryAcquireError> {
-        let units = units(bytes);
-        let project = Arc::clone(&self.project).try_acquire_many_owned(units)?;
-        let all = Arc::clone(&self.all).try_acquire_many_owned(units)?;
-        Ok(Reservation { all, project })
-    }
-
-    /// Returns the limit of a project.
-    pub const fn project_bytes(&self) -> usize {
-        self.project_bytes
-    }
-
-    fn units(&self, bytes: usize) -> u32 {
-        units(bytes.min(self.project_bytes))
-    }
-
-    /// Returns whether the memory of all projects is exhausted for a reservation of this size.
-    fn node_lacks(&self, bytes: usize) -> bool {
-        self.all.available_permits() < self.units(bytes) as usize
-    }
-}
-
-impl ProjectsMemory {
-    /// Creates the memory with these limits on all projects and on each of them.
-    pub fn new(all_bytes: usize, project_bytes: usize) -> Self {
-        Self { memory: Memory::new(all_bytes, project_bytes), projects: Mutex::default() }
+    /// Returns the memory of an owner.
+    pub fn of(&self, owner: &str) -> OwnerMemory {
+        let (all, owner) = (Arc::clone(&self.all), self.owners.of(owner.to_owned()));
+        OwnerMemory { all, owner, owner_bytes: self.owner_bytes }
     }
 
     /// Waits until memory is available.
     ///
     /// # Errors
-    /// Returns an error if other calls of the project or of the node use the memory for too long.
-    pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation, Exhausted> {
-        let memory = {
-            let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
-            if !projects.contains_key(project) {
-                projects.retain(|_, memory| !memory.is_unused());
-            }
-            projects.entry(project.to_owned()).or_insert_with(|| self.memory.of_project()).clone()
-        };
+    /// Returns an error if other calls of the owner or of the node use the memory for too long.
+    pub async fn reserve(&self, owner: &str, bytes: usize) -> Result<Reservation, Exhausted> {
+        let memory = self.of(owner);
         let reserved = timeout(WAIT_TIMEOUT, memory.reserve(bytes)).await;
-        // If both are exhausted, the project may wait because of the node: its calls hold its share while they wait.
+        // If both are exhausted, the owner may wait because of the node: its calls hold its share while they wait.
         reserved
             .ok()
             .and_then(Result::ok)
-            .ok_or_else(|| if memory.node_lacks(bytes) { Exhausted::Node } else { Exhausted::Project })
+            .ok_or_else(|| if memory.node_lacks(bytes) { Exhausted::Node } else { Exhausted::Owner })
+    }
+}
+
+impl OwnerMemory {
+    /// Waits until memory is available. If `bytes` exceeds the limit of an owner, reserves all memory of the owner.
+    ///
+    /// # Errors
+    /// Returns an error only if the node is stopping.
+    pub async fn reserve(&self, bytes: usize) -> Result<Reservation, AcquireError> {
+        let units = self.units(bytes);
+        let owner = Arc::clone(&self.owner).acquire_many_owned(units).await?;
+        let all = Arc::clone(&self.all).acquire_many_owned(units).await?;
+        Ok(Reservation { all, owner })
+    }
+
+    /// Reserves memory without waiting.
+    ///
+    /// # Errors
+    /// Returns an error if the memory is not available at the moment, or exceeds the limit of an owner.
+    pub fn try_reserve(&self, bytes: usize) -> Result<Reservation, TryAcquireError> {
+        let units = units(bytes);
+        let owner = Arc::clone(&self.owner).try_acquire_many_owned(units)?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(units)?;
+        Ok(Reservation { all, owner })
+    }
+
+    /// Returns the limit of an owner.
+    pub const fn owner_bytes(&self) -> usize {
+        self.owner_bytes
+    }
+
+    fn units(&self, bytes: usize) -> u32 {
+        units(bytes.min(self.owner_bytes))
+    }
+
+    /// Returns whether the memory of all owners is exhausted for a reservation of this size.
+    fn node_lacks(&self, bytes: usize) -> bool {
+        self.all.available_permits() < self.units(bytes) as usize
     }
 }
 
 impl Reservation {
     /// Releases the memory that exceeds this number of bytes.
     pub fn shrink(&mut self, bytes: usize) {
-        for permit in [&mut self.all, &mut self.project] {
+        for permit in [&mut self.all, &mut self.owner] {
             drop(permit.split(permit.num_permits().saturating_sub(units(bytes) as usize)));
         }
     }
-}
-
-fn semaphore(bytes: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(bytes / UNIT_BYTES))
 }
 
 fn units(bytes: usize) -> u32 {
@@ -145,33 +128,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn projects_share_the_memory_of_the_node() {
-        let first = Memory::new(512 << 20, 64 << 20);
-        let reserve = |memory: &Memory| memory.reserve(usize::MAX).now_or_never().map(Result::unwrap);
-        let mut held = reserve(&first).unwrap();
-        assert!(reserve(&first).is_none(), "more than the limit of a project");
-        let others: Vec<_> = (0..7).map(|_| reserve(&first.of_project()).unwrap()).collect();
-        assert!(reserve(&first.of_project()).is_none(), "more than the limit of the node");
+    fn owners_share_the_memory_of_the_node() {
+        let memory = Memory::new(512 << 20, 64 << 20);
+        let reserve = |owner: &str, bytes| memory.of(owner).reserve(bytes).now_or_never().map(Result::unwrap);
+        let mut held = reserve("usr_1", usize::MAX).unwrap();
+        assert!(reserve("usr_1", usize::MAX).is_none(), "more than the limit of an owner");
+        let others: Vec<_> = (2..9).map(|number| reserve(&format!("usr_{number}"), usize::MAX).unwrap()).collect();
+        assert!(reserve("usr_9", usize::MAX).is_none(), "more than the limit of the node");
         held.shrink(1 << 20);
-        assert!(reserve(&first).is_none(), "more than the rest");
-        let small = first.reserve(63 << 20).now_or_never();
-        assert!(small.is_some());
-        drop(small);
+        assert!(reserve("usr_1", usize::MAX).is_none(), "more than the rest");
+        assert!(reserve("usr_1", 63 << 20).is_some());
         held.shrink(2 << 20);
-        assert!(first.reserve((63 << 20) + 1).now_or_never().is_none(), "a reservation does not grow");
+        assert!(reserve("usr_1", (63 << 20) + 1).is_none(), "a reservation does not grow");
         drop(held);
-        assert!(reserve(&first).is_some());
+        assert!(reserve("usr_1", usize::MAX).is_some());
         drop(others);
     }
 
     #[tokio::test(start_paused = true)]
     async fn failed_reservation_names_the_exhausted_memory() {
-        let memory = ProjectsMemory::new(4 << 20, 2 << 20);
-        let held = memory.reserve("prj_1", 2 << 20).await.unwrap();
-        assert_eq!(memory.reserve("prj_1", 1 << 20).await.err(), Some(Exhausted::Project));
-        let other = memory.reserve("prj_2", 2 << 20).await.unwrap();
-        assert_eq!(memory.reserve("prj_3", 1 << 20).await.err(), Some(Exhausted::Node));
+        let memory = Memory::new(4 << 20, 2 << 20);
+        let held = memory.reserve("usr_1", 2 << 20).await.unwrap();
+        assert_eq!(memory.reserve("usr_1", 1 << 20).await.err(), Some(Exhausted::Owner));
+        let other = memory.reserve("usr_2", 2 << 20).await.unwrap();
+        assert_eq!(memory.reserve("usr_3", 1 << 20).await.err(), Some(Exhausted::Node));
         drop((held, other));
-        assert!(memory.reserve("prj_3", 1 << 20).await.is_ok());
+        assert!(memory.reserve("usr_3", 1 << 20).await.is_ok());
     }
 }

@@ -42,7 +42,7 @@ pub enum Notice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveState {
     /// The id of the organization, or of its creator while it has the free plan. All projects of an owner have one share
-    /// of the memory of a node.
+    /// of the memory, connections and permits of a node.
     pub owner: String,
     /// The active hostnames.
     pub hostnames: Vec<String>,

@@ -10,7 +10,7 @@ use crate::desired::DesiredPart;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Site {
-    /// The user or organization whose projects have one share of the node's memory for workers.
+    /// The user or organization whose projects have one share of the node's memory, connections and permits.
     pub owner: String,
     /// The project's hostnames, lowercase, without a port.
     pub hostnames: Vec<String>,

@@ -10,10 +10,11 @@ pub enum Failure {
     /// The response began and did not end. The upstream charges for it, so the call is charged with an estimate of the
     /// part that arrived.
     Interrupted(AiError),
-    /// The node did not read the response to its end, because it took too long, or because other responses of the project
-    /// are not read. The upstream may have written all of it, so the estimate contains at least the expected output.
+    /// The node did not read the response to its end, because it took too long, or because the same owner has other
+    /// responses that are not read. The upstream may have written all of it, so the estimate contains at least the
+    /// expected output.
     Unread(AiError),
-    /// The node has no memory for the response, because other projects use it. The call is charged for its input only.
+    /// The node has no memory for the response, because other owners use it. The call is charged for its input only.
     Undelivered(AiError),
 }
 
@@ -35,7 +36,7 @@ impl Failure {
 
     pub fn no_memory(exhausted: Exhausted) -> Self {
         match exhausted {
-            Exhausted::Project => Self::Unread(AiError::NoResponseMemory),
+            Exhausted::Owner => Self::Unread(AiError::NoResponseMemory),
             Exhausted::Node => {
                 tracing::warn!("there is no memory for a response of an AI model");
                 Self::Undelivered(AiError::NoResponseMemory)

@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::client::Core;
-use crate::memory::{ProjectsMemory, Reservation};
+use crate::memory::{Memory, Reservation};
 use crate::project_requests::{NotSent, ProjectRequests};
 use call::{Call, ResponsesMemory, StreamCall, TokenLimits};
 use config::AiConfig;
@@ -46,8 +46,8 @@ pub use metrics::AiMetrics;
 
 /// The limit on the memory of all requests to which the upstream has not responded, in bytes.
 const MAX_BYTES: usize = 512 << 20;
-/// The limit of one project: the memory to parse one request of the maximum size.
-const MAX_PROJECT_BYTES: usize = 128 << 20;
+/// The limit of the projects of one owner: the memory to parse one request of the maximum size.
+const MAX_OWNER_BYTES: usize = 128 << 20;
 /// The memory to parse a request, as a multiple of its length: every two bytes of `[0,0,…` need 32 bytes.
 const PARSED_FACTOR: usize = 16;
 /// How long the list of models is not requested again.
@@ -64,7 +64,7 @@ pub struct Ai {
     metrics: AiMetrics,
     /// The runtime of calls. A call outlives the worker and the thread that its request arrives at.
     runtime: Handle,
-    requests: ProjectsMemory,
+    requests: Memory,
     responses: ResponsesMemory,
     admissions: ProjectRequests<String, RefusedCall>,
     models: Mutex<Option<RecentModels>>,
@@ -96,7 +96,7 @@ impl Ai {
             meter,
             metrics,
             runtime: Handle::current(),
-            requests: ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES),
+            requests: Memory::new(MAX_BYTES, MAX_OWNER_BYTES),
             responses: ResponsesMemory::new(),
             admissions: ProjectRequests::new(),
             models: Mutex::default(),
@@ -106,9 +106,9 @@ impl Ai {
     /// Waits until there is memory to parse a request of this many bytes.
     ///
     /// # Errors
-    /// Returns [`AiError::NoMemory`] if other requests of the project or of the node use the memory for too long.
-    pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation> {
-        self.requests.reserve(project, bytes * PARSED_FACTOR).await.map_err(|_| AiError::NoMemory)
+    /// Returns [`AiError::NoMemory`] if other requests of the owner or of the node use the memory for too long.
+    pub async fn reserve(&self, owner: &str, bytes: usize) -> Result<Reservation> {
+        self.requests.reserve(owner, bytes * PARSED_FACTOR).await.map_err(|_| AiError::NoMemory)
     }
 
     /// Returns the list of models, in OpenAI's shape. All projects share one request for a short time.
@@ -142,12 +142,18 @@ impl Ai {
     /// # Errors
     /// Returns an error if the call is refused or the upstream fails. The call is then free, unless the upstream's
     /// response began and did not end, or the node did not read it to its end.
-    pub async fn complete(self: &Arc<Self>, project: &str, body: Bytes, memory: Reservation) -> Result<Completion> {
+    pub async fn complete(
+        self: &Arc<Self>,
+        owner: &str,
+        project: &str,
+        body: Bytes,
+        memory: Reservation,
+    ) -> Result<Completion> {
         let (sender, receiver) = oneshot::channel();
-        let (this, project) = (Arc::clone(self), project.to_owned());
+        let (this, owner, project) = (Arc::clone(self), owner.to_owned(), project.to_owned());
         self.runtime.spawn(async move {
             let mut sender = sender;
-            let begun = this.begin(&project, body, memory, &mut sender).await;
+            let begun = this.begin(&owner, &project, body, memory, &mut sender).await;
             let ended = match begun {
                 Ok((completion, call)) => {
                     // If the worker is gone, the call continues, and finds that its receiver is closed.
@@ -171,6 +177,7 @@ impl Ai {
     /// Requests the admission of a call and sends it. Also returns the call if it continues as a stream.
     async fn begin(
         &self,
+        owner: &str,
         project: &str,
         body: Bytes,
         mut memory: Reservation,
@@ -179,7 +186,7 @@ impl Ai {
         let request = ChatRequest::parse(&body)?;
         drop(body);
         let upstream = self.upstream.as_ref().ok_or(AiError::NoUpstream)?;
-        let response = if request.is_stream() { None } else { Some(self.responses.reserve(project).await?) };
+        let response = if request.is_stream() { None } else { Some(self.responses.reserve(owner).await?) };
         let input_tokens = request.input_tokens();
         let (call, admitted) = self.admit(project, &request, input_tokens).await?;
         let AdmittedCall { upstream_model, context_tokens, max_output_tokens } = admitted;
@@ -296,9 +303,9 @@ mod tests {
         let config = AiConfig::new("http://upstream.example/v1".to_owned(), authorization);
         let ai = Ai::open(Some(&config), dir.path(), Core::unreachable(), metrics.clone(), &mut tasks).unwrap();
         metrics.unsettled.set(meter::MAX_UNSETTLED);
-        let memory = ai.reserve("prj_1", 100).await.unwrap();
+        let memory = ai.reserve("usr_1", 100).await.unwrap();
         let body = Bytes::from_static(br#"{"model":"m","messages":[]}"#);
-        let completed = Arc::new(ai).complete("prj_1", body, memory).await;
+        let completed = Arc::new(ai).complete("usr_1", "prj_1", body, memory).await;
         assert_eq!(completed.err(), Some(AiError::NoCore));
         assert_eq!(std::fs::read_dir(dir.path().join("ai")).unwrap().count(), 0);
     }
@@ -311,14 +318,14 @@ mod tests {
         let ai = Ai::open(Some(&config), dir.path(), Core::unreachable(), metrics, &mut tasks).unwrap();
         let ai = Arc::new(ai);
         let mut unread = Vec::new();
-        while let Ok(response) = ai.responses.reserve("prj_1").await {
+        while let Ok(response) = ai.responses.reserve("usr_1").await {
             unread.push(response);
         }
-        let memory = ai.reserve("prj_1", 100).await.unwrap();
+        let memory = ai.reserve("usr_1", 100).await.unwrap();
         let body = Bytes::from_static(br#"{"model":"m","messages":[]}"#);
-        let completed = ai.complete("prj_1", body, memory).await;
+        let completed = ai.complete("usr_1", "prj_1", body, memory).await;
         assert_eq!(completed.err(), Some(AiError::NoResponseMemory));
         assert_eq!(std::fs::read_dir(dir.path().join("ai")).unwrap().count(), 0);
-        assert!(ai.responses.reserve("prj_2").await.is_ok());
+        assert!(ai.responses.reserve("usr_2").await.is_ok());
     }
 }

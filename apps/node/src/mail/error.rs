@@ -14,7 +14,7 @@ pub enum SendError {
     /// The mail exceeds the limit of a submission, so it would also exceed the 10 MiB of an assembled mail.
     #[error("The mail is too large. The limit is 10 MiB, with its attachments.")]
     TooLarge,
-    /// Other mails of the project are being sent, or other large mails need the memory of the node.
+    /// Other mails of the project are being sent, or other large mails need the memory of the owner or of the node.
     #[error("Too many mails are being sent. Try again later.")]
     Busy,
     /// The control plane did not confirm the mail in time.

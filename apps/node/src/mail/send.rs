@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::error::SendError;
 use super::metrics::MailMetrics;
 use crate::client::{Core, Outcome, Unauthorized};
-use crate::memory::{ProjectsMemory, Reservation};
+use crate::memory::{Memory, Reservation};
 use crate::project_requests::{NotSent, ProjectRequests};
 use daemon::{Backoff, new_mail_id};
 
@@ -19,8 +19,8 @@ pub const MAX_SUBMISSION_BYTES: usize = (16 << 20) - 1024;
 
 /// The limit on the memory of all mails in submission, in bytes.
 const MAX_BYTES: usize = 256 << 20;
-/// The limit of one project: two mails of the maximum size.
-const MAX_PROJECT_BYTES: usize = 64 << 20;
+/// The limit of the projects of one owner: two mails of the maximum size.
+const MAX_OWNER_BYTES: usize = 64 << 20;
 /// The memory of a mail, as a multiple of its length: the mail is in memory as parsed values and as text.
 const COPIES: usize = 2;
 
@@ -31,7 +31,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Submits the mail of worker code.
 pub struct Mailer {
     core: Core,
-    memory: ProjectsMemory,
+    memory: Memory,
     submissions: ProjectRequests<(), RefusedMail>,
     metrics: MailMetrics,
     deadline: Duration,
@@ -41,16 +41,16 @@ impl Mailer {
     /// Creates a mailer.
     #[must_use]
     pub fn new(core: Core, metrics: MailMetrics) -> Self {
-        let (memory, submissions) = (ProjectsMemory::new(MAX_BYTES, MAX_PROJECT_BYTES), ProjectRequests::new());
+        let (memory, submissions) = (Memory::new(MAX_BYTES, MAX_OWNER_BYTES), ProjectRequests::new());
         Self { core, memory, submissions, metrics, deadline: DEADLINE }
     }
 
     /// Waits for the memory of a mail with this many bytes.
     ///
     /// # Errors
-    /// Returns [`SendError::Busy`] if other mails of the project or of the node use the memory for too long.
-    pub async fn reserve(&self, project: &str, bytes: usize) -> Result<Reservation, SendError> {
-        self.memory.reserve(project, bytes * COPIES).await.map_err(|_| SendError::Busy)
+    /// Returns [`SendError::Busy`] if other mails of the owner or of the node use the memory for too long.
+    pub async fn reserve(&self, owner: &str, bytes: usize) -> Result<Reservation, SendError> {
+        self.memory.reserve(owner, bytes * COPIES).await.map_err(|_| SendError::Busy)
     }
 
     /// Submits a mail, and returns its id after the control plane has queued it.

@@ -23,6 +23,8 @@ pub enum Mode {
 
 /// A call of worker code.
 pub struct Call {
+    /// The owner of the project, whose memory the call uses.
+    pub owner: String,
     pub mode: Mode,
     /// The statements: a JSON array of `{ text, params }`, see the module `parameter`.
     pub body: Bytes,

@@ -23,7 +23,7 @@ use super::types::{Encoded, Type, Types, encode, write_value};
 use super::wire::Wire;
 use super::{socket, startup};
 use crate::database::server::{Address, Credentials};
-use crate::memory::Memory;
+use crate::memory::OwnerMemory;
 
 /// The longest time of a login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(8);
@@ -47,7 +47,7 @@ impl Connection {
     ///
     /// # Errors
     /// Returns [`Failure::Server`] if the server refuses the login.
-    pub async fn open(credentials: &Credentials, memory: Memory) -> Result<Self, Failure> {
+    pub async fn open(credentials: &Credentials, memory: OwnerMemory) -> Result<Self, Failure> {
         let open = async {
             let mut wire = Wire::new(socket::open(&credentials.address).await?, memory);
             let key = startup::log_in(&mut wire, credentials).await?;
@@ -68,6 +68,11 @@ impl Connection {
     /// Returns whether an idle connection can be used.
     pub fn is_open(&mut self) -> bool {
         self.wire.is_quiet()
+    }
+
+    /// Sets the memory for the large rows of the next call.
+    pub fn set_memory(&mut self, memory: OwnerMemory) {
+        self.wire.memory = memory;
     }
 
     /// Begins a transaction. The `BEGIN` is sent together with the next statement.

@@ -24,7 +24,7 @@ pub enum DatabaseError {
     /// The result is too large. The limit is in bytes.
     #[error("The result is larger than {0} bytes. Add a LIMIT, or select fewer columns.")]
     ResultTooLarge(usize),
-    /// The project uses all its connections, or all the memory that it may use at the node.
+    /// The project uses all its connections, or its owner uses all the memory that it may use at the node.
     #[error("{0}")]
     Busy(&'static str),
     /// The database cannot be reached, or ended the session.
@@ -49,7 +49,7 @@ impl DatabaseError {
         "All connections of the project were in use for 10 s. Make fewer calls at the same time, or shorter ones.",
     );
     pub const NO_MEMORY: Self =
-        Self::Busy("The project has too many large calls in progress. Make fewer of them at the same time.");
+        Self::Busy("Too many large calls are in progress. Make fewer of them at the same time.");
     pub const INCOMPLETE: Self = Self::Unavailable("The call was not received completely. Try again.");
 
     /// Returns the stable code: the SQLSTATE of an error of Postgres, or a word.

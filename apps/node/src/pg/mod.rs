@@ -10,8 +10,8 @@
 //! 3. Sync commits. A batch is a transaction, which is committed after the last result.
 //!
 //! The pool resets a connection before the next call, so that no state of a session is visible in another call.
-//! Everything that a statement can return is bounded: its time, its result, and the memory for large rows of a project
-//! and of all projects.
+//! Everything that a statement can return is bounded: its time, its result, and the memory for large rows, of each owner
+//! and in total.
 
 mod call;
 mod cancel;

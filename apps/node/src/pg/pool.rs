@@ -18,7 +18,7 @@ use super::statement::Statement;
 use super::wire::MAX_RESULT_BYTES;
 use crate::database::registry::Connection as Access;
 use crate::database::server::Credentials;
-use crate::memory::{Memory, Reservation};
+use crate::memory::{Memory, OwnerMemory, Reservation};
 
 /// The state that the pools of all projects share.
 pub(super) struct Shared {
@@ -36,12 +36,6 @@ impl Shared {
     pub fn new(metrics: CallMetrics) -> Self {
         Self { arguments: super::memory(), rows: super::memory(), metrics, runtime: Handle::current() }
     }
-
-    /// Returns the state for the pool of another project.
-    pub fn of_project(&self) -> Self {
-        let (arguments, rows) = (self.arguments.of_project(), self.rows.of_project());
-        Self { arguments, rows, metrics: self.metrics.clone(), runtime: self.runtime.clone() }
-    }
 }
 
 /// The connections of a project. They are opened when they are needed.
@@ -51,10 +45,7 @@ pub struct Pool {
     limits: Limits,
     slots: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
-    arguments: Memory,
-    rows: Memory,
-    metrics: CallMetrics,
-    runtime: Handle,
+    shared: Arc<Shared>,
 }
 
 /// A connection that no call uses.
@@ -76,7 +67,7 @@ impl Pool {
     /// Creates the pool of a project. Must be called within the runtime that executes its calls.
     #[must_use]
     pub fn new(project: &str, access: watch::Receiver<Access>, limits: Limits, metrics: CallMetrics) -> Arc<Self> {
-        Self::shared(project, access, limits, Shared::new(metrics))
+        Self::shared(project, access, limits, Arc::new(Shared::new(metrics)))
     }
 
     /// Creates a pool that shares the limits on memory with other pools.
@@ -84,7 +75,7 @@ impl Pool {
         project: &str,
         access: watch::Receiver<Access>,
         limits: Limits,
-        Shared { arguments, rows, metrics, runtime }: Shared,
+        shared: Arc<Shared>,
     ) -> Arc<Self> {
         let pool = Arc::new(Self {
             project: project.to_owned(),
@@ -92,46 +83,45 @@ impl Pool {
             limits,
             slots: Arc::new(Semaphore::new(limits.connections)),
             idle: Mutex::default(),
-            arguments,
-            rows,
-            metrics,
-            runtime,
+            shared,
         });
-        pool.runtime.spawn(close_unused(Arc::downgrade(&pool), access, limits.idle));
+        pool.shared.runtime.spawn(close_unused(Arc::downgrade(&pool), access, limits.idle));
         pool
     }
 
     /// Waits for the memory of arguments. The reservation must be held until the call has ended.
     ///
     /// # Errors
-    /// Returns [`DatabaseError::Busy`] if the project has too many large calls.
-    pub async fn reserve(&self, bytes: usize) -> Result<Option<Reservation>> {
+    /// Returns [`DatabaseError::Busy`] if the owner has too many large calls.
+    pub async fn reserve(&self, owner: &str, bytes: usize) -> Result<Option<Reservation>> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
-        let reserved = timeout(self.limits.wait, self.arguments.reserve(bytes)).await;
+        let arguments = self.shared.arguments.of(owner);
+        let reserved = timeout(self.limits.wait, arguments.reserve(bytes)).await;
         reserved.ok().and_then(std::result::Result::ok).map(Some).ok_or(DatabaseError::NO_MEMORY)
     }
 
     /// Reserves the memory of parsed statements, until the reservation is dropped. Does not wait: calls that hold the
     /// memory of their bodies would wait for each other.
-    fn reserve_parsed(&self, body: &[u8]) -> Result<Option<Reservation>> {
-        let bytes = Statement::parsed_bytes(body)?;
+    fn reserve_parsed(&self, call: &Call) -> Result<Option<Reservation>> {
+        let bytes = Statement::parsed_bytes(&call.body)?;
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
-        if body.len() + bytes > self.arguments.project_bytes() {
+        let arguments = self.shared.arguments.of(&call.owner);
+        if call.body.len() + bytes > arguments.owner_bytes() {
             return Err(DatabaseError::InvalidArgument(
                 "The statements have too many parameters and array elements for one call.".to_owned(),
             ));
         }
-        self.arguments.try_reserve(bytes).map(Some).map_err(|_| DatabaseError::NO_MEMORY)
+        arguments.try_reserve(bytes).map(Some).map_err(|_| DatabaseError::NO_MEMORY)
     }
 
     /// Begins a call. It is canceled when the chunks of its result are dropped.
     pub fn call(self: &Arc<Self>, call: Call) -> Chunks {
         let (output, chunks) = Output::new(MAX_RESULT_BYTES);
-        self.runtime.spawn(Arc::clone(self).serve(call, output));
+        self.shared.runtime.spawn(Arc::clone(self).serve(call, output));
         chunks
     }
 
@@ -139,7 +129,7 @@ impl Pool {
     async fn serve(self: Arc<Self>, call: Call, mut output: Output) {
         let receiver = output.receiver();
         let prepared = async {
-            let memory = self.reserve_parsed(&call.body)?;
+            let memory = self.reserve_parsed(&call)?;
             let statements = call.statements()?;
             Ok((memory, statements, self.wait_for_slot().await?))
         };
@@ -157,7 +147,7 @@ impl Pool {
             Err(error) => (Err(error), Rest::Nothing, None),
         };
         if !receiver.is_closed() {
-            self.metrics.count(call.mode, &result);
+            self.shared.metrics.count(call.mode, &result);
         }
         drop((receiver, call));
         let release = async {
@@ -187,7 +177,7 @@ impl Pool {
         tokio::pin!(gone);
         loop {
             let checked_out = tokio::select! {
-                checked_out = self.check_out() => checked_out,
+                checked_out = self.check_out(&call.owner) => checked_out,
                 () = &mut gone => return (Err(DatabaseError::LOST), Rest::Nothing),
             };
             let CheckedOut { mut connection, generation, is_reused } = match checked_out {
@@ -247,26 +237,28 @@ impl Pool {
         }
     }
 
-    /// Takes the connection that was used last, or opens one.
-    async fn check_out(&self) -> Result<CheckedOut> {
+    /// Takes the connection that was used last, or opens one. Its large rows use the memory of the owner.
+    async fn check_out(&self, owner: &str) -> Result<CheckedOut> {
         let (generation, credentials) = match &*self.access.borrow() {
             Access::Open { generation, credentials } => (*generation, Arc::clone(credentials)),
             Access::Closed => return Err(DatabaseError::CLOSED),
         };
+        let rows = self.shared.rows.of(owner);
         while let Some(mut idle) = self.take_idle() {
             if idle.generation == generation && idle.connection.is_open() {
+                idle.connection.set_memory(rows);
                 return Ok(CheckedOut { connection: idle.connection, generation, is_reused: true });
             }
         }
         let connection = tokio::select! {
-            opened = self.open(&credentials) => opened?,
+            opened = self.open(&credentials, rows) => opened?,
             () = self.changed(|access| !is_open_as(access, generation)) => return Err(DatabaseError::CLOSED),
         };
         Ok(CheckedOut { connection, generation, is_reused: false })
     }
 
-    async fn open(&self, credentials: &Credentials) -> Result<Connection> {
-        Connection::open(credentials, self.rows.clone()).await.map_err(|failure| {
+    async fn open(&self, credentials: &Credentials, rows: OwnerMemory) -> Result<Connection> {
+        Connection::open(credentials, rows).await.map_err(|failure| {
             tracing::warn!(project = self.project, error = %failure, "failed to connect to the database of a project");
             DatabaseError::FAILED
         })

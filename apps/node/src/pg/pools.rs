@@ -11,7 +11,7 @@ use crate::database::registry::Registry;
 /// The pools of all projects, created at the first call.
 pub struct Pools {
     registry: Registry,
-    shared: Shared,
+    shared: Arc<Shared>,
     pools: Mutex<HashMap<String, Arc<Pool>>>,
 }
 
@@ -19,7 +19,7 @@ impl Pools {
     /// Creates the pools of the databases in the registry. Must be called within the runtime that executes the calls.
     #[must_use]
     pub fn new(registry: Registry, metrics: CallMetrics) -> Self {
-        Self { registry, shared: Shared::new(metrics), pools: Mutex::default() }
+        Self { registry, shared: Arc::new(Shared::new(metrics)), pools: Mutex::default() }
     }
 
     /// Returns the pool of a project.
@@ -30,7 +30,7 @@ impl Pools {
         }
         pools.retain(|_, pool| !pool.is_unused());
         let access = self.registry.watch(project);
-        let pool = Pool::shared(project, access, Limits::default(), self.shared.of_project());
+        let pool = Pool::shared(project, access, Limits::default(), Arc::clone(&self.shared));
         pools.insert(project.to_owned(), Arc::clone(&pool));
         pool
     }

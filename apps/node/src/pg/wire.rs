@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::SMALL_BYTES;
 use super::error::{DatabaseError, Failure, ServerError, violation};
 use super::socket::Socket;
-use crate::memory::{Memory, Reservation};
+use crate::memory::{OwnerMemory, Reservation};
 
 /// The largest result of a call, as JSON.
 pub const MAX_RESULT_BYTES: usize = 16 << 20;
@@ -32,13 +32,13 @@ pub struct Wire {
     /// The messages to send next.
     pub outgoing: BytesMut,
     /// The memory for large rows.
-    memory: Memory,
+    pub memory: OwnerMemory,
     /// The memory of the last row.
     row: Option<Reservation>,
 }
 
 impl Wire {
-    pub fn new(socket: Socket, memory: Memory) -> Self {
+    pub fn new(socket: Socket, memory: OwnerMemory) -> Self {
         Self { socket, received: BytesMut::new(), outgoing: BytesMut::new(), memory, row: None }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     #[tokio::test]
     async fn next_message_releases_a_large_row() {
         let (socket, mut server) = tokio::io::duplex(64 << 10);
-        let mut wire = Wire::new(Box::new(socket), crate::pg::memory());
+        let mut wire = Wire::new(Box::new(socket), crate::pg::memory().of("usr_1"));
         let messages = [large_row().as_slice(), b"Z\0\0\0\x05I"].concat();
         let sent = tokio::spawn(async move { server.write_all(&messages).await.map(|()| server) });
         let Ok(Message::DataRow(row)) = wire.next().await else { panic!("not a row") };
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn idle_connection_holds_no_large_buffer() {
         let (socket, mut server) = tokio::io::duplex(64 << 10);
-        let mut wire = Wire::new(Box::new(socket), crate::pg::memory());
+        let mut wire = Wire::new(Box::new(socket), crate::pg::memory().of("usr_1"));
         let row = large_row();
         let sent = tokio::spawn(async move { server.write_all(&row).await.map(|()| server) });
         let Ok(Message::DataRow(row)) = wire.next().await else { panic!("not a row") };

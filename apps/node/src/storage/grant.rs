@@ -7,6 +7,8 @@ use super::error::{Result, StorageError};
 /// The storage of one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
+    /// The owner of the project, whose permits for large objects the puts use.
+    pub owner: String,
     /// The project's id, for reports.
     pub project: String,
     /// Identifies the project's objects in the store and the index.
@@ -18,9 +20,10 @@ impl Grant {
     /// Creates a grant. Returns `None` if the prefix is not a single path segment of letters, digits and `_`. The
     /// control plane creates only such prefixes; the check ensures that every object of a project stays below its
     /// prefix.
-    pub fn new(project: &str, part: &StoragePart) -> Option<Self> {
+    pub fn new(owner: &str, project: &str, part: &StoragePart) -> Option<Self> {
         let StoragePart { prefix, quota_bytes } = part;
         is_prefix(prefix).then(|| Self {
+            owner: owner.to_owned(),
             project: project.to_owned(),
             prefix: prefix.clone(),
             quota_bytes: *quota_bytes,

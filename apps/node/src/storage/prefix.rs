@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::ids::BlobIds;
 use super::index::MIN_BLOB_BYTES;
-use super::large_puts::ProjectLargePuts;
 
 /// The largest number of calls with long arguments or results, a few MiB each, of a project at the same time.
 const MAX_BULK_CALLS: usize = 8;
@@ -25,8 +24,6 @@ pub struct Prefix {
     pub ready: OnceCell<()>,
     /// The last quota in bytes; 0 before the first use.
     quota_bytes: AtomicU64,
-    /// Permits for large objects.
-    pub large_puts: ProjectLargePuts,
     /// Permits for calls with long arguments or results.
     pub bulk_calls: Arc<Semaphore>,
     /// The blobs whose puts are in progress, and the bytes that they reserve. Until the last sweep of the prefix, also
@@ -56,7 +53,6 @@ impl Prefix {
             name: name.to_owned(),
             ready: OnceCell::new(),
             quota_bytes: AtomicU64::new(0),
-            large_puts: ProjectLargePuts::default(),
             bulk_calls: Arc::new(Semaphore::new(MAX_BULK_CALLS)),
             in_progress: Mutex::default(),
             is_marked: AsyncMutex::new(false),

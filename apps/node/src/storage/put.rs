@@ -183,7 +183,8 @@ impl Storage {
             if size >= checked + LARGE_OBJECT_BYTES {
                 checked = size;
                 if permit.is_none() {
-                    let permitted = budget.wait(self.large_puts.begin(&pending.prefix.large_puts)).await;
+                    let owner = current.of_prefix(&pending.prefix.name)?.owner;
+                    let permitted = budget.wait(self.large_puts.begin(&owner)).await;
                     let permitted = permitted.map_err(|_| StorageError::BUSY)?;
                     permit = Some(permitted.map_err(failed("wait for a large put"))?);
                 }

@@ -152,7 +152,7 @@ impl Process {
     ) -> anyhow::Result<(Arc<Self>, FolderHandle)> {
         let connections = workers.connections.of(owner.to_owned());
         let connections = ConnectionLimits::new(workers.config.max_connections / 2, connections);
-        let registration = workers.bindings.register(project, Arc::clone(index), connections);
+        let registration = workers.bindings.register(owner, project, Arc::clone(index), connections);
         let (resources, configuration) = {
             let (workers, index, environment) = (Arc::clone(workers), Arc::clone(index), Arc::clone(environment));
             spawn_blocking(move || Resources::prepare(&workers, &index, &environment, registration)).await??

@@ -182,14 +182,18 @@ impl Rig {
     }
 }
 
-/// Returns the grant of a project with a large quota.
+/// Returns the grant of a project with a large quota. Its owner has no other project.
 fn grant(project: &str) -> Grant {
     grant_with(project, 1 << 40)
 }
 
 fn grant_with(project: &str, quota_bytes: u64) -> Grant {
+    grant_of(&format!("usr_{project}"), project, quota_bytes)
+}
+
+fn grant_of(owner: &str, project: &str, quota_bytes: u64) -> Grant {
     let prefix = format!("sto_{project}");
-    Grant::new(project, &protocol::Storage { prefix, quota_bytes }).unwrap()
+    Grant::new(owner, project, &protocol::Storage { prefix, quota_bytes }).unwrap()
 }
 
 /// Returns a grant that does not change.

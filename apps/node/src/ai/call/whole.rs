@@ -9,7 +9,7 @@ use crate::ai::failure::Failure;
 use crate::ai::upstream::{ResponseBody, Upstream};
 use crate::ai::usage::{Metered, reported};
 use crate::ai::{AiError, Result};
-use crate::memory::{ProjectsMemory, Reservation};
+use crate::memory::{Memory, Reservation};
 
 /// The longest response that is not a stream.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
@@ -21,7 +21,7 @@ const LARGE_BYTES: usize = 2 * MAX_RESPONSE_BYTES;
 /// The limits on the memory of all short responses and of all longer ones, in bytes.
 const MAX_SMALL_BYTES: usize = 256 << 20;
 const MAX_LARGE_BYTES: usize = 512 << 20;
-/// The share of a project in both limits: an eighth, which is two long responses.
+/// The share of an owner in both limits: an eighth, which is two long responses.
 const SHARES: usize = 8;
 
 /// The memory for the responses of all projects that are not streams, until the workers have read them.
@@ -29,21 +29,21 @@ const SHARES: usize = 8;
 /// Each call reserves memory for a short response before it is sent, so a call without memory is free. All reservations of
 /// a limit have the same size, and short responses never wait for longer ones.
 pub struct ResponsesMemory {
-    small: ProjectsMemory,
-    large: ProjectsMemory,
+    small: Memory,
+    large: Memory,
 }
 
 /// The memory for the response of a call.
 pub struct ResponseMemory<'a> {
     reserved: Reservation,
     is_large: bool,
-    large: &'a ProjectsMemory,
-    project: &'a str,
+    large: &'a Memory,
+    owner: &'a str,
 }
 
 impl ResponsesMemory {
     pub fn new() -> Self {
-        let memory = |bytes| ProjectsMemory::new(bytes, bytes / SHARES);
+        let memory = |bytes| Memory::new(bytes, bytes / SHARES);
         Self { small: memory(MAX_SMALL_BYTES), large: memory(MAX_LARGE_BYTES) }
     }
 
@@ -51,9 +51,9 @@ impl ResponsesMemory {
     ///
     /// # Errors
     /// Returns [`AiError::NoResponseMemory`] if other responses use the memory for too long.
-    pub async fn reserve<'a>(&'a self, project: &'a str) -> Result<ResponseMemory<'a>> {
-        let reserved = self.small.reserve(project, SMALL_BYTES).await.map_err(|_| AiError::NoResponseMemory)?;
-        Ok(ResponseMemory { reserved, is_large: false, large: &self.large, project })
+    pub async fn reserve<'a>(&'a self, owner: &'a str) -> Result<ResponseMemory<'a>> {
+        let reserved = self.small.reserve(owner, SMALL_BYTES).await.map_err(|_| AiError::NoResponseMemory)?;
+        Ok(ResponseMemory { reserved, is_large: false, large: &self.large, owner })
     }
 }
 
@@ -61,7 +61,7 @@ impl ResponseMemory<'_> {
     /// Waits until there is memory for a response of this length.
     async fn grow(&mut self, length: usize) -> std::result::Result<(), Failure> {
         if !self.is_large && length > SMALL_BYTES {
-            self.reserved = self.large.reserve(self.project, LARGE_BYTES).await.map_err(Failure::no_memory)?;
+            self.reserved = self.large.reserve(self.owner, LARGE_BYTES).await.map_err(Failure::no_memory)?;
             self.is_large = true;
         }
         Ok(())
@@ -127,28 +127,28 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn unread_responses_leave_memory_to_short_ones_and_to_other_projects() {
+    async fn unread_responses_leave_memory_to_short_ones_and_to_other_owners() {
         let memory = ResponsesMemory::new();
         let mut long = Vec::new();
         for _ in 0..2 {
-            let mut response = memory.reserve("prj_1").await.unwrap();
+            let mut response = memory.reserve("usr_1").await.unwrap();
             response.grow(SMALL_BYTES + 1).await.ok().unwrap();
             // A longer response needs no further memory.
             response.grow(MAX_RESPONSE_BYTES).await.ok().unwrap();
             long.push(response);
         }
-        let mut short = memory.reserve("prj_1").await.unwrap();
+        let mut short = memory.reserve("usr_1").await.unwrap();
         short.grow(SMALL_BYTES).await.ok().unwrap();
         assert!(matches!(short.grow(SMALL_BYTES + 1).await, Err(Failure::Unread(AiError::NoResponseMemory))));
-        // Other projects use the rest of the node's memory. The project is then not charged for its output.
+        // Other owners use the rest of the node's memory. The project is then not charged for its output.
         let mut others = Vec::new();
-        for project in 2..9 {
+        for owner in 2..9 {
             for _ in 0..2 {
-                let large = memory.large.reserve(&format!("prj_{project}"), LARGE_BYTES).await.unwrap();
+                let large = memory.large.reserve(&format!("usr_{owner}"), LARGE_BYTES).await.unwrap();
                 others.push(large);
             }
         }
-        let mut response = memory.reserve("prj_9").await.unwrap();
+        let mut response = memory.reserve("usr_9").await.unwrap();
         assert!(matches!(response.grow(SMALL_BYTES + 1).await, Err(Failure::Undelivered(AiError::NoResponseMemory))));
         // A response that was read keeps only its own memory.
         long.iter_mut().for_each(|response| response.reserved.shrink(SMALL_BYTES));

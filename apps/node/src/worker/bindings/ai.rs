@@ -63,14 +63,14 @@ impl AiBinding {
             (&Method::GET, "/v1/models") => Ok(HttpResponse::Ok().json(self.0.models().await?)),
             (&Method::POST, "/v1/chat/completions") => {
                 let max = calls::announced_length(request, MAX_BODY_BYTES);
-                let memory = self.0.reserve(&caller.project, max).await?;
+                let memory = self.0.reserve(&caller.owner, max).await?;
                 let body = calls::read_body(payload, max).await.map_err(|error| {
                     AiError::InvalidRequest(match error {
                         BodyError::TooLong => format!("The request is too long. The limit is {MAX_BODY_BYTES} bytes."),
                         BodyError::Incomplete => "The request is incomplete.".to_owned(),
                     })
                 })?;
-                Ok(response(self.0.complete(&caller.project, body, memory).await?))
+                Ok(response(self.0.complete(&caller.owner, &caller.project, body, memory).await?))
             }
             _ => Err(AiError::UnknownEndpoint),
         }

@@ -56,7 +56,7 @@ impl DatabaseBinding {
         };
         let pool = pools.get(&caller.project);
         let max = calls::announced_length(request, MAX_BODY_BYTES);
-        let memory = pool.reserve(max).await?;
+        let memory = pool.reserve(&caller.owner, max).await?;
         let body = calls::read_body(payload, max).await.map_err(|error| match error {
             BodyError::TooLong => DatabaseError::InvalidArgument(format!(
                 "The statements and their parameters are too long. The limit is {MAX_BODY_BYTES} bytes as JSON, with \
@@ -64,7 +64,7 @@ impl DatabaseBinding {
             )),
             BodyError::Incomplete => DatabaseError::INCOMPLETE,
         })?;
-        let mut chunks = pool.call(Call { mode, body, memory });
+        let mut chunks = pool.call(Call { owner: caller.owner.clone(), mode, body, memory });
         let first = chunks.recv().await.ok_or(DatabaseError::LOST)??;
         let Some(second) = chunks.recv().await else {
             return Ok(HttpResponse::Ok().content_type(ContentType::json()).body(first));

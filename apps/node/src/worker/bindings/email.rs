@@ -49,7 +49,7 @@ impl EmailBinding {
             return Err(SendError::InvalidMessage("Unknown operation."));
         }
         let max = calls::announced_length(request, MAX_SUBMISSION_BYTES);
-        let _memory = self.0.reserve(&caller.project, max).await?;
+        let _memory = self.0.reserve(&caller.owner, max).await?;
         let body = calls::read_body(payload, max).await.map_err(|error| match error {
             BodyError::TooLong => SendError::TooLarge,
             BodyError::Incomplete => SendError::InvalidMessage("The mail is incomplete."),

@@ -96,6 +96,8 @@ pub struct BindingCall<'a> {
 
 /// The process that sent a request.
 pub struct Caller {
+    /// The owner of the project at the start of the process, whose shares the calls use.
+    pub owner: String,
     /// The project's id.
     pub project: String,
     /// The index of the bundle that the process runs.
@@ -114,6 +116,7 @@ pub struct Bindings {
 }
 
 struct Registered {
+    owner: String,
     project: String,
     index: Arc<Index>,
     /// The limits on the calls of a process, by the name of the binding.
@@ -159,11 +162,17 @@ impl Bindings {
     }
 
     /// Registers a process under a new key.
-    pub fn register(self: &Arc<Self>, project: &str, index: Arc<Index>, connections: ConnectionLimits) -> Registration {
+    pub fn register(
+        self: &Arc<Self>,
+        owner: &str,
+        project: &str,
+        index: Arc<Index>,
+        connections: ConnectionLimits,
+    ) -> Registration {
         let key = random::id().simple().to_string();
         let limit = |binding: &dyn Binding| Arc::new(CallLimit::new(binding.max_in_flight()));
         let calls = self.all.iter().map(|binding| (binding.name(), limit(binding.as_ref()))).collect();
-        let registered = Registered { project: project.to_owned(), index, calls, connections };
+        let registered = Registered { owner: owner.to_owned(), project: project.to_owned(), index, calls, connections };
         self.processes.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), registered);
         Registration { key, bindings: Arc::clone(self) }
     }
@@ -174,11 +183,12 @@ impl Bindings {
         self.processes.read().unwrap_or_else(PoisonError::into_inner).get(key).map(of)
     }
 
-    fn caller(&self, Registered { project, index, .. }: &Registered) -> Caller {
+    fn caller(&self, Registered { owner, project, index, .. }: &Registered) -> Caller {
         // After its project was removed, a process keeps its assets until it ends.
         let environment = self.environments.get(project).map(|current| current.parts).unwrap_or_default();
         let environments = Arc::clone(&self.environments);
-        Caller { project: project.clone(), index: Arc::clone(index), environment, environments }
+        let (owner, project) = (owner.clone(), project.clone());
+        Caller { owner, project, index: Arc::clone(index), environment, environments }
     }
 
     fn find_binding(&self, request: &HttpRequest, caller: &Caller) -> Option<&dyn Binding> {

@@ -144,7 +144,7 @@ impl Binding for StorageBinding {
 impl StorageBinding {
     async fn respond(&self, caller: &Caller, request: &HttpRequest, payload: &mut Payload) -> Result<HttpResponse> {
         let storage = self.0.as_ref().ok_or(StorageError::NOT_CONFIGURED)?;
-        let grant = caller.environment.storage().and_then(|part| Grant::new(&caller.project, part));
+        let grant = caller.environment.storage().and_then(|part| Grant::new(&caller.owner, &caller.project, part));
         let grant = grant.ok_or(StorageError::FAILED)?;
         match request.path() {
             "/put" => put(storage, caller, request, payload).await,
@@ -200,8 +200,9 @@ async fn put(
         Some(end) => without_end(content, end.to_owned().into()).boxed_local(),
         None => content.boxed_local(),
     };
-    let (project, environments) = (caller.project.clone(), Arc::clone(&caller.environments));
-    let current = move || Grant::new(&project, environments.get(&project)?.parts.storage()?);
+    let (owner, project) = (caller.owner.clone(), caller.project.clone());
+    let environments = Arc::clone(&caller.environments);
+    let current = move || Grant::new(&owner, &project, environments.get(&project)?.parts.storage()?);
     Ok(storage.put(current, Key::parse(key)?, options, content).await?.map_or_else(null, value))
 }
 

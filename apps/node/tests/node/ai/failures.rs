@@ -121,7 +121,7 @@ async fn response_that_began_and_did_not_end_is_charged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_responses_use_a_limited_memory() {
     let Some(rig) = Rig::start().await else { return };
-    // Each response reserves half of the memory of a project.
+    // Each response reserves half of the memory of an owner.
     rig.upstream.inject(Some(AiFault::LongAnswer(15 << 20)));
     let statuses = rig.post_whole("/unread", &question("x")).await.body;
     let statuses: Vec<u16> = serde_json::from_str(&statuses).unwrap();

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{Kind, Rig, TestStore, code, fixed, grant, key, noise, on_each_store};
+use super::{Kind, Rig, TestStore, code, fixed, grant, grant_of, key, noise, on_each_store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_cancelled_puts_store_nothing() {
@@ -69,13 +69,14 @@ async fn blob_that_arrives_after_its_deletion_is_deleted_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stalled_puts_of_a_project_do_not_block_others() {
+async fn stalled_puts_of_an_owner_do_not_block_others() {
     let rig = Rig::start(TestStore::start(Kind::Folder).await);
+    let one = |number: usize| grant_of("usr_one", &format!("one{}", number % 50), 1 << 30);
     let mut stalled = JoinSet::new();
     for number in 0..100 {
         let begin = stream::iter([Ok(Bytes::from(noise(300 << 10)))]);
         let content = Box::pin(begin.chain(stream::pending::<io::Result<Bytes>>()));
-        let (storage, one) = (rig.storage.clone(), grant("one"));
+        let (storage, one) = (rig.storage.clone(), one(number));
         stalled.spawn(async move {
             storage.put(fixed(&one), key(&number.to_string()), PutOptions::default(), content).await
         });
@@ -83,11 +84,11 @@ async fn stalled_puts_of_a_project_do_not_block_others() {
     // The eight puts with a permit have sent their first part.
     rig.wait_for_blobs(8).await;
     rig.put(&grant("other"), "large", noise(1 << 20)).await;
-    // Small objects of the same project need no permit.
-    rig.put(&grant("one"), "small", "x").await;
+    // Small objects of the same owner need no permit.
+    rig.put(&one(0), "small", "x").await;
     stalled.shutdown().await;
     rig.wait_for_blobs(2).await;
-    rig.put(&grant("one"), "large", noise(1 << 20)).await;
+    rig.put(&one(0), "large", noise(1 << 20)).await;
 }
 
 /// Tests the cleanup after a kill, which can leave a blob without an object, and a part of a blob.

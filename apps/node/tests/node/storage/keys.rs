@@ -170,6 +170,6 @@ async fn each_key_is_one_object_of_one_project() {
 fn grant_with_a_prefix_that_is_a_path_is_refused() {
     for prefix in ["", "a/b", "..", ".", "a\0", "é", "a b", "%2e"] {
         let part = protocol::Storage { prefix: prefix.to_owned(), quota_bytes: 1 };
-        assert!(node::storage::Grant::new("p", &part).is_none(), "{prefix:?}");
+        assert!(node::storage::Grant::new("u", "p", &part).is_none(), "{prefix:?}");
     }
 }

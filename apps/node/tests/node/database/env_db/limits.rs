@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use node::database::registry::Connection;
-use node::pg::{Call, Limits, Mode};
+use node::pg::{Limits, Mode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -27,7 +27,7 @@ async fn statement_is_canceled_at_the_time_limit() {
     assert!(slow.is_ok(), "{slow:?}");
     // The limit includes the time in which the worker reads the result.
     let body = br#"[{ "text": "SELECT repeat('x', 1000) FROM generate_series(1, 10000)", "params": [] }]"#;
-    let mut unread = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
+    let mut unread = rig.begin(Mode::Query, &body[..]);
     rig.wait_for_sessions("state = 'active'", 1).await;
     rig.wait_for_sessions("state = 'active'", 0).await;
     while let Some(chunk) = unread.recv().await {
@@ -46,7 +46,7 @@ async fn statement_without_rows_waits_until_the_worker_reads_its_result() {
     // The names of the columns have more than 100 KB in each result.
     let statement = json!({ "text": "SELECT * FROM wide", "params": [] });
     let body = Value::from(vec![statement; 20]).to_string();
-    let mut unread = rig.pool.call(Call { mode: Mode::Batch, body: body.into(), memory: None });
+    let mut unread = rig.begin(Mode::Batch, body);
     rig.wait_for_sessions("true", 0).await;
     let mut json = Vec::new();
     while let Some(chunk) = unread.recv().await {
@@ -75,7 +75,7 @@ async fn batch_is_canceled_at_its_time_limit() {
 async fn abandoned_call_is_canceled() {
     let Some(rig) = Rig::start().await else { return };
     let body = br#"[{ "text": "SELECT pg_sleep(600)", "params": [] }]"#;
-    let chunks = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
+    let chunks = rig.begin(Mode::Query, &body[..]);
     rig.wait_for_sessions(SLEEPING, 1).await;
     drop(chunks);
     rig.wait_for_sessions("true", 0).await;
@@ -111,14 +111,14 @@ async fn parsed_statements_use_a_limited_memory() {
     };
     let result = rig.call(Mode::Query, format!("[{}]", sum(100_000))).await.unwrap();
     assert_eq!(result["results"][0]["rows"][0][0], 100_000);
-    // One call exceeds the limit of a project.
+    // One call exceeds the limit of an owner.
     let empty = vec!["[]"; 5_000_000].join(",");
     let excessive = format!(r#"[{{ "text": "SELECT 1", "params": [[{empty}]] }}]"#);
     let (code, message) = rig.call(Mode::Query, excessive).await.unwrap_err();
     assert_eq!((code.as_str(), message.contains("too many parameters")), ("invalid_argument", true), "{message}");
     // Two calls together exceed the limit.
     let body = format!(r#"[{{ "text": "SELECT pg_sleep(600)", "params": [] }}, {}]"#, sum(600_000));
-    let sleeping = rig.pool.call(Call { mode: Mode::Batch, body: body.into(), memory: None });
+    let sleeping = rig.begin(Mode::Batch, body);
     rig.wait_for_sessions(SLEEPING, 1).await;
     let large = format!("[{}]", sum(600_000));
     assert_fails(rig.call(Mode::Query, large.clone()).await, "too_many_connections");
@@ -127,6 +127,27 @@ async fn parsed_statements_use_a_limited_memory() {
     rig.wait_for_sessions(SLEEPING, 0).await;
     let result = rig.call(Mode::Query, large).await.unwrap();
     assert_eq!(result["results"][0]["rows"][0][0], 600_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_rows_of_an_owner_leave_memory_to_others() {
+    const LARGE: &[u8] = br#"[{ "text": "SELECT repeat('x', 16000000)", "params": [] }]"#;
+    let Some(rig) = Rig::start().await else { return };
+    // Each row uses almost half of the owner's share until its result was read.
+    let mut held = [rig.begin(Mode::Query, LARGE), rig.begin(Mode::Query, LARGE)];
+    for unread in &mut held {
+        unread.recv().await.unwrap().unwrap();
+    }
+    // Postgres waits, because the node does not read the row.
+    let mut waiting = rig.begin(Mode::Query, LARGE);
+    rig.wait_for_sessions("wait_event = 'ClientWrite'", 1).await;
+    let mut other = rig.begin_as("usr_2", Mode::Query, LARGE);
+    while let Some(chunk) = other.recv().await {
+        chunk.unwrap();
+    }
+    assert!(waiting.try_recv().is_err(), "the calls of an owner do not share its memory");
+    drop(held);
+    waiting.recv().await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

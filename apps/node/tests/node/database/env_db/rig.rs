@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use node::database::registry::Connection;
 use node::database::server::{Credentials, Server};
-use node::pg::{Call, CallMetrics, Limits, Mode, Pool};
+use node::pg::{Call, CallMetrics, Limits, Mode, Pool, Result as PgResult};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use settings::Secret;
 use testkit::PrivatePostgres;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
 
@@ -74,6 +75,16 @@ impl Rig {
         execute(&self.pool, mode, body).await
     }
 
+    /// Begins a call with this body. Returns the chunks of its result.
+    pub fn begin(&self, mode: Mode, body: impl Into<Bytes>) -> mpsc::Receiver<PgResult<Bytes>> {
+        self.begin_as("usr_1", mode, body)
+    }
+
+    /// Like [`Self::begin`], for a project of this owner.
+    pub fn begin_as(&self, owner: &str, mode: Mode, body: impl Into<Bytes>) -> mpsc::Receiver<PgResult<Bytes>> {
+        begin(&self.pool, owner, mode, body.into())
+    }
+
     /// Returns the first value of the first row.
     pub async fn value(&self, text: &str) -> Value {
         self.query(text).await.unwrap()["results"][0]["rows"][0][0].clone()
@@ -114,8 +125,12 @@ async fn run(pool: &Arc<Pool>, mode: Mode, statements: &[&str]) -> Outcome {
     execute(pool, mode, Value::from(statements).to_string()).await
 }
 
+fn begin(pool: &Arc<Pool>, owner: &str, mode: Mode, body: Bytes) -> mpsc::Receiver<PgResult<Bytes>> {
+    pool.call(Call { owner: owner.to_owned(), mode, body, memory: None })
+}
+
 async fn execute(pool: &Arc<Pool>, mode: Mode, body: String) -> Outcome {
-    let mut chunks = pool.call(Call { mode, body: body.into(), memory: None });
+    let mut chunks = begin(pool, "usr_1", mode, body.into());
     let mut json = Vec::new();
     while let Some(chunk) = chunks.recv().await {
         json.extend_from_slice(&chunk.map_err(|error| (error.code().to_owned(), error.to_string()))?);

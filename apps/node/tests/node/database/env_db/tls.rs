@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use node::database::registry::Connection;
 use node::database::server::{Credentials, Server};
-use node::pg::{Call, Mode};
+use node::pg::Mode;
 use sandbox::Certificate;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ async fn calls_and_cancellations_use_verified_tls() {
     use_server(2, "localhost", certificate.authority());
     assert_eq!(rig.value("SELECT 1").await, 1);
     let body = br#"[{ "text": "SELECT pg_sleep(600)", "params": [] }]"#;
-    let chunks = rig.pool.call(Call { mode: Mode::Query, body: body[..].into(), memory: None });
+    let chunks = rig.begin(Mode::Query, &body[..]);
     rig.wait_for_sessions(SLEEPING, 1).await;
     drop(chunks);
     rig.wait_for_sessions(SLEEPING, 0).await;
