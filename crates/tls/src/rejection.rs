@@ -14,11 +14,12 @@ use std::str;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_http::{ConnectionType, Request, Response, ResponseHead, Version};
+use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ResponseHead, Version};
 use actix_service::{Service, ServiceFactory, apply_fn_factory};
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, MessageBody};
-use actix_web::http::StatusCode;
+use actix_web::http::header::UPGRADE;
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -93,16 +94,23 @@ impl<B: MessageBody + Unpin> MessageBody for TrackedBody<B> {
     }
 }
 
-/// Corrects a response of the app. HTTP/1.0 has no chunked encoding (RFC 9112 section 6.1), so the end of the connection
-/// ends a body without a known length. A 304 has no body (RFC 9110 section 15.4.5), and over HTTP/2 actix would state the
-/// length of an empty one.
+/// Returns whether a body without a known length can be chunked. HTTP/1.0 has no chunks (RFC 9112 section 6.1). After a
+/// request for a WebSocket or a tunnel, actix writes bodies without chunks, but its head would state them.
+fn supports_chunks(request: &Request) -> bool {
+    let mut protocols = request.headers().get_all(UPGRADE);
+    let is_websocket = protocols.any(|it| it.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket"));
+    request.version() >= Version::HTTP_11 && request.method() != Method::CONNECT && !is_websocket
+}
+
+/// Corrects a response of the app. Without chunks, the end of the connection ends a body without a known length. A 304
+/// has no body (RFC 9110 section 15.4.5), and over HTTP/2 actix would state the length of an empty one.
 fn correct<B: MessageBody>(
-    version: Version,
+    supports_chunks: bool,
     head: &mut ResponseHead,
     body: B,
     response: Option<AppResponse>,
 ) -> TrackedBody<B> {
-    if version < Version::HTTP_11 && body.size() == BodySize::Stream && !head.upgrade() {
+    if !supports_chunks && body.size() == BodySize::Stream && !head.upgrade() {
         head.no_chunking(true);
         head.set_connection_type(ConnectionType::Close);
     }
@@ -133,14 +141,14 @@ where
 {
     apply_fn_factory(app, |request: Request, app: &S::Service| {
         let response = request.conn_data::<AppResponses>().map(AppResponses::begin);
-        let version = request.version();
+        let supports_chunks = supports_chunks(&request);
         let served = app.call(request);
         async move {
             match served.await {
-                Ok(served) => Ok(served.map_body(|head, body| correct(version, head, body, response))),
-                Err(failed) => {
-                    Err(failed.map_body(|head, body| correct(version, head, body, response)).map_into_boxed_body())
-                }
+                Ok(served) => Ok(served.map_body(|head, body| correct(supports_chunks, head, body, response))),
+                Err(failed) => Err(failed
+                    .map_body(|head, body| correct(supports_chunks, head, body, response))
+                    .map_into_boxed_body()),
             }
         }
     })

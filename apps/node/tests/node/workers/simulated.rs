@@ -16,6 +16,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 pub const LAUNCHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/workers/simulated.sh");
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n";
+const REFUSAL: &str = "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+    7\r\nrefused\r\n0\r\n\r\n";
 
 /// The worker, if the node started this process; otherwise an empty test.
 #[test]
@@ -71,6 +73,7 @@ fn respond(path: &str, uid: Option<u32>) -> String {
         "/other-protocol" => format!("{SWITCH}Upgrade: other\r\n\r\nswitched"),
         "/two-protocols" => format!("{SWITCH}Upgrade: websocket\r\nUpgrade: other\r\n\r\nswitched"),
         "/no-protocol" => format!("{SWITCH}\r\nswitched"),
+        "/refusal" => REFUSAL.to_owned(),
         "/uid" => answer(&uid.unwrap().to_string()),
         // The new process must survive this one: it must have another parent, and another process group.
         "/daemon" => {

@@ -50,3 +50,21 @@ async fn worker_can_switch_protocols_only_to_a_requested_websocket() {
     assert_eq!(switched, "switched");
     assert_eq!(visitor.get(HOST, "/").await.body, "from code");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streamed_refusal_of_an_upgrade_has_no_chunks_and_ends_the_connection() {
+    let rig = Rig::simulated(|_| ()).await;
+    rig.serves("").await;
+    let requests =
+        [("GET", "Connection: Upgrade\r\nUpgrade: websocket\r\n"), ("GET", "Upgrade: WebSocket\r\n"), ("CONNECT", "")];
+    for (method, headers) in requests {
+        let request = format!("{method} /refusal HTTP/1.1\r\nHost: {HOST}\r\n{headers}\r\n");
+        let mut seen = String::new();
+        rig.node.visitor.raw(&request).await.read_to_string(&mut seen).await.unwrap();
+        assert!(seen.starts_with("HTTP/1.1 403 ") && seen.ends_with("\r\n\r\nrefused"), "{request}{seen}");
+        assert!(seen.contains("\r\nconnection: close\r\n") && !seen.contains("transfer-encoding"), "{request}{seen}");
+    }
+    let request = format!("GET /refusal HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    let seen = rig.node.visitor.raw_answer(&request).await;
+    assert!(seen.contains("\r\ntransfer-encoding: chunked\r\n") && seen.ends_with("refused\r\n0\r\n\r\n"), "{seen}");
+}
