@@ -32,6 +32,7 @@ use crate::routes::{Routes, SiteRoute};
 use crate::serve::serve_assets;
 use crate::shared_cache::make_private;
 use crate::tls::{ChallengeRequest, Challenges, challenge_token};
+use crate::worker::headers::is_websocket;
 use crate::worker::proxy;
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -224,11 +225,13 @@ fn host(request: &HttpRequest) -> Option<Cow<'_, str>> {
     Some(if is_lowercase { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
 }
 
-/// Returns whether worker code handles the request, because the bundle has code and no asset matches.
+/// Returns whether worker code handles the request: the bundle has code, and the request asks for a WebSocket or no asset
+/// matches.
 fn is_for_code(request: &HttpRequest, index: &Index) -> bool {
     let is_asset = || {
         let path = path::decode(request.uri().path());
         path.is_some_and(|path| !matches!(index.find(&path), Entry::Missing))
     };
-    index.code.is_some() && !(matches!(*request.method(), Method::GET | Method::HEAD) && is_asset())
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD) && !is_websocket(request.headers());
+    index.code.is_some() && !(is_read && is_asset())
 }

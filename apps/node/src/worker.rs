@@ -22,7 +22,7 @@ mod egress;
 mod email;
 pub mod fleet;
 mod folder;
-mod headers;
+pub mod headers;
 pub mod launch;
 mod output;
 mod process;

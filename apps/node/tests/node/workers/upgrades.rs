@@ -68,3 +68,12 @@ async fn streamed_refusal_of_an_upgrade_has_no_chunks_and_ends_the_connection() 
     let seen = rig.node.visitor.raw_answer(&request).await;
     assert!(seen.contains("\r\ntransfer-encoding: chunked\r\n") && seen.ends_with("refused\r\n0\r\n\r\n"), "{seen}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_receives_a_websocket_at_the_path_of_an_asset() {
+    let rig = Rig::simulated(|_| ()).await;
+    rig.core.deploy("app", &[("worker/index.js", b""), ("assets/websocket", b"asset")]);
+    rig.node.visitor.sees(HOST, "/websocket", 200, "asset").await;
+    let (_, head) = websocket(&rig, "/websocket").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+}
