@@ -1,16 +1,19 @@
 //! The output of a worker process.
 //!
-//! The output is always read, because a full pipe would block the process. It is logged at debug level. The last lines
-//! are kept, because they contain the error when a process fails to start.
+//! The output is always read, because a full pipe blocks the process. A process that writes too much waits, because the
+//! work of the reader does not count towards its limits. The output is logged at debug level. The last lines are kept,
+//! because they contain the error when a process fails to start.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::text::one_line;
 
@@ -18,6 +21,13 @@ use crate::text::one_line;
 const MAX_LINE_BYTES: usize = 2048;
 const MAX_LINES: usize = 16;
 const MAX_MESSAGE_CHARS: usize = 500;
+
+const CHUNK_BYTES: usize = 8 << 10;
+/// The output that is read from a pipe within a second. It is more than most processes write at once, because the
+/// watchdog stops a process that waits too long.
+const MAX_BYTES_PER_SECOND: usize = 4 << 20;
+/// A line counts as this number of bytes more, because short lines take longer to process.
+const LINE_COST_BYTES: usize = 64;
 
 /// The prefix of errors that `svc-node` writes before it executes `workerd`.
 const LAUNCH_ERROR: &str = "svc-node: ";
@@ -82,18 +92,27 @@ impl Errors {
     }
 }
 
-async fn read(pipe: impl AsyncRead + Unpin, project: String, errors: Option<Arc<Errors>>) {
-    let mut pipe = BufReader::new(pipe);
-    let mut line = Vec::new();
-    while let Ok(byte) = pipe.read_u8().await {
-        if byte != b'\n' {
-            if line.len() < MAX_LINE_BYTES {
-                line.push(byte);
+async fn read(mut pipe: impl AsyncRead + Unpin, project: String, errors: Option<Arc<Errors>>) {
+    const SECOND: Duration = Duration::from_secs(1);
+    let (mut chunk, mut line) = (Vec::<u8>::with_capacity(CHUNK_BYTES), Vec::<u8>::new());
+    let (mut began, mut cost) = (Instant::now(), 0);
+    while let Ok(1..) = pipe.read_buf(&mut chunk).await {
+        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+            cost += part.len() + LINE_COST_BYTES;
+            let end = part.strip_suffix(b"\n");
+            line.extend(end.unwrap_or(part).iter().take(MAX_LINE_BYTES - line.len()));
+            if end.is_some() {
+                process_line(&line, &project, errors.as_deref());
+                line.clear();
             }
-            continue;
         }
-        process_line(&line, &project, errors.as_deref());
-        line.clear();
+        chunk.clear();
+        if cost > MAX_BYTES_PER_SECOND {
+            sleep_until(began + SECOND).await;
+        }
+        if began.elapsed() >= SECOND {
+            (began, cost) = (Instant::now(), 0);
+        }
     }
     // The last line may have no newline.
     if !line.is_empty() {
@@ -134,6 +153,9 @@ fn message<'a>(lines: impl Iterator<Item = &'a String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncWriteExt as _, duplex};
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -151,10 +173,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_line_without_newline_is_kept() {
+    async fn lines_are_kept_without_their_newline_and_truncated() {
         let errors = Arc::<Errors>::default();
-        read(&b"first\nlast"[..], "shop".to_owned(), Some(Arc::clone(&errors))).await;
-        assert_eq!(*errors.last_lines.lock().unwrap(), ["first", "last"]);
+        let long = "x".repeat(3 * MAX_LINE_BYTES);
+        let output = format!("first\n\n{long}\nlast");
+        read(output.as_bytes(), "shop".to_owned(), Some(Arc::clone(&errors))).await;
+        assert_eq!(*errors.last_lines.lock().unwrap(), ["first", "", &long[..MAX_LINE_BYTES], "last"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn process_that_writes_too_much_waits_until_the_second_is_over() {
+        for (chunk, max) in [([b'x'; CHUNK_BYTES], 2 * MAX_BYTES_PER_SECOND), ([b'\n'; CHUNK_BYTES], 128 << 10)] {
+            let (mut process, pipe) = duplex(CHUNK_BYTES);
+            let errors = Arc::<Errors>::default();
+            let reader = tokio::spawn(read(pipe, "shop".to_owned(), Some(Arc::clone(&errors))));
+            let mut written = 0;
+            while timeout(Duration::from_millis(500), process.write_all(&chunk)).await.is_ok() {
+                written += CHUNK_BYTES;
+                assert!(written < max, "{written} bytes");
+            }
+            assert!(written > max / 4, "{written} bytes");
+            process.write_all(b"\nlast").await.unwrap();
+            drop(process);
+            reader.await.unwrap();
+            assert_eq!(errors.last_lines.lock().unwrap().back().unwrap(), "last");
+        }
     }
 
     #[test]

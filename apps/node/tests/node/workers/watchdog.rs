@@ -16,6 +16,7 @@ const MISBEHAVING: &str = r#"
     if (request.url.endsWith("/hog")) { const hoard = []; for (;;) hoard.push(new Uint8Array(1 << 20).fill(1)); }
     const objects = () => new Array(1 << 16).fill(0.5);
     if (request.url.endsWith("/heap")) { const hoard = []; for (;;) hoard.push(objects()); }
+    if (request.url.endsWith("/output")) console.log("x".repeat(14 << 20));
     if (request.url.endsWith("/garbage")) [objects(), objects(), objects(), objects()];
     return new Response("fine");
   } };"#;
@@ -96,6 +97,15 @@ async fn garbage_is_collected_before_the_worker_exceeds_its_memory() {
     for _ in 0..400 {
         rig.node.visitor.sees(HOST, "/garbage", 200, "fine").await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_that_waits_because_of_its_output_is_not_stopped() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.serves(MISBEHAVING).await;
+    // The process waits for longer than two seconds.
+    let seen = rig.node.visitor.get(HOST, "/output").await;
+    assert_eq!((seen.status, seen.body.as_str()), (200, "fine"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
