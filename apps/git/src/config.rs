@@ -49,7 +49,7 @@ settings::table! {
     /// Pushes are refused while the file system of `SVC_GIT_DIR` has less free space than this.
     pub MIN_FREE: ByteSize = Setting::with_default("SVC_GIT_MIN_FREE", "1GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
-    pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn");
+    pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn,actix_http=off");
 }
 
 /// The node rejects unknown settings with this prefix, except the settings of the control plane.

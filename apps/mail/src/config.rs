@@ -42,7 +42,7 @@ settings::table! {
     /// The number of mails per minute that the node accepts from one client, on average.
     pub MAX_MAILS_PER_MINUTE: u32 = Setting::with_default("SVC_MX_MAX_MAILS_PER_MINUTE_PER_ADDRESS", "600");
     /// The log filter, in the syntax of `RUST_LOG`.
-    pub LOG: EnvFilter = Setting::with_default("SVC_MX_LOG", "info,actix_server=warn");
+    pub LOG: EnvFilter = Setting::with_default("SVC_MX_LOG", "info,actix_server=warn,actix_http=off");
 }
 
 /// The node rejects unknown settings with this prefix.

@@ -125,7 +125,7 @@ impl<'a> Representation<'a> {
         };
         let sent = match content {
             Ok(Content::Bytes(bytes)) => Ok(response.body(part(bytes, first, length))),
-            Ok(Content::File(file)) => file_part(file, first, length).await.map(|part| response.body(part)),
+            Ok(Content::File(file)) => file_part(file, self.blob, first, length).await.map(|part| response.body(part)),
             Err(error) => Err(error),
         };
         sent.unwrap_or_else(|error| {
@@ -155,15 +155,17 @@ fn part(mut bytes: Bytes, first: u64, length: u64) -> Bytes {
 /// Streams the file in chunks, so each visitor needs the memory of one chunk.
 async fn file_part(
     mut file: File,
+    blob: Blob,
     first: u64,
     length: u64,
 ) -> io::Result<SizedStream<impl Stream<Item = io::Result<Bytes>>>> {
     if first > 0 {
         file.seek(SeekFrom::Start(first)).await?;
     }
-    let chunks = stream::try_unfold(file.take(length), async |mut file| {
+    let chunks = stream::try_unfold(file.take(length), move |mut file| async move {
         let mut chunk = BytesMut::with_capacity(CHUNK);
-        let read = file.read_buf(&mut chunk).await?;
+        let read = file.read_buf(&mut chunk).await;
+        let read = read.inspect_err(|error| tracing::error!(%error, %blob, "failed to read an asset"))?;
         Ok((read > 0).then(|| (chunk.freeze(), file)))
     });
     Ok(SizedStream::new(length, chunks))

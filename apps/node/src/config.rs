@@ -149,7 +149,7 @@ settings::table! {
     /// no metrics.
     pub METRICS_LISTEN: Option<SocketAddr> = Setting::optional("SVC_NODE_METRICS_LISTEN");
     /// The log filter, in the syntax of `RUST_LOG`.
-    pub LOG: EnvFilter = Setting::with_default("SVC_NODE_LOG", "info,actix_server=warn");
+    pub LOG: EnvFilter = Setting::with_default("SVC_NODE_LOG", "info,actix_server=warn,actix_http=off");
 }
 
 /// The node rejects unknown settings with these prefixes. Other programs may share its environment.

@@ -187,7 +187,7 @@ settings::table! {
     /// Base URL of an OTLP collector (http/protobuf) for traces. Only plain http is supported, so run the collector on the same host.
     pub OTLP_URL: Option<Url> = Setting::optional("SVC_OTLP_URL");
     /// Log filter, in the syntax of `RUST_LOG`.
-    pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn");
+    pub LOG: EnvFilter = Setting::with_default("SVC_LOG", "info,actix_server=warn,actix_http=off");
 }
 
 /// The control plane owns all `SVC_` names except those of the nodes, the command line and the sandbox.

@@ -305,6 +305,11 @@ impl Drop for Process {
 }
 
 impl RequestGuard {
+    /// Returns the id of the project.
+    pub fn project(&self) -> &str {
+        &self.0.project
+    }
+
     /// Opens a connection for the request.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         self.0.sockets()?.http.connect().await

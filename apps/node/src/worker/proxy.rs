@@ -14,6 +14,7 @@ use actix_web::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::http::{Method, StatusCode, Version};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, rt};
+use daemon::error_chain;
 use futures_util::stream::{self, Stream};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::Builder;
@@ -168,8 +169,11 @@ fn chunks(body: Incoming, guard: VisitorGuard) -> impl Stream<Item = io::Result<
             let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else {
                 return Ok(None);
             };
+            let frame = frame.map_err(|error| io::Error::other(error_chain(error))).inspect_err(|error| {
+                tracing::debug!(project = guard.request.project(), %error, "a response of a worker ended early");
+            });
             // The other frames are trailers, which are not forwarded.
-            if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+            if let Ok(data) = frame?.into_data() {
                 return Ok(Some((data, (body, guard))));
             }
         }

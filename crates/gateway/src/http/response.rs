@@ -6,6 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::cookie::Cookie;
 use actix_web::http::header;
 use futures_util::{Stream, StreamExt as _};
+use kernel::error_chain;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -194,8 +195,14 @@ impl Bytes {
         length: u64,
         bytes: impl Stream<Item = Result<actix_web::web::Bytes, E>> + 'static,
     ) -> Self {
-        let body =
-            actix_web::body::SizedStream::new(length, bytes.map(|chunk| chunk.map_err(Into::into)).boxed_local());
+        let bytes = bytes.map(|chunk| {
+            chunk.map_err(|error| {
+                let error: Box<dyn std::error::Error> = error.into();
+                tracing::warn!(error = %error_chain(&*error), "failed to read the rest of a response");
+                error
+            })
+        });
+        let body = actix_web::body::SizedStream::new(length, bytes.boxed_local());
         Self { response: HttpResponse::Ok().insert_header((header::CONTENT_TYPE, content_type)).body(body) }
     }
 

@@ -9,8 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{HOST, Rig};
-use crate::control_plane::sha256;
+use super::{HOST, Rig, workerd};
+use crate::control_plane::{ControlPlane, sha256};
+use crate::node_process::NodeProcess;
 use crate::running::eventually;
 use crate::visitor::Visitor;
 
@@ -181,6 +182,39 @@ async fn responses_have_one_length_and_head_has_no_body() {
     assert!(!old.contains("transfer-encoding") && old.ends_with("\r\n\r\npart"), "{old}");
     let empty = raw("GET", "/empty").await;
     assert!(empty.starts_with("http/1.1 204 ") && empty.ends_with("\r\n\r\n"), "{empty}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn response_that_ends_early_has_no_line_at_the_default_level() {
+    const CODE: &str = r#"
+        let count = 0;
+        const pull = async it => {
+          if (count++ === 0) return it.enqueue(new TextEncoder().encode("part"));
+          // Until then, `workerd` sends the first part.
+          await new Promise(resolve => setTimeout(resolve, 50));
+          it.error(new Error("mine"));
+        };
+        export default {
+          fetch({ url }) { return new Response(url.endsWith("/fails") ? new ReadableStream({ pull }) : "fine"); },
+        };
+    "#;
+    if workerd().is_none() {
+        return;
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let debug = ("SVC_NODE_LOG", "info,actix_http=off,node::worker::proxy=debug");
+    for (settings, is_logged) in [(vec![], false), (vec![debug], true)] {
+        let core = ControlPlane::start().await;
+        core.deploy("app", &[("worker/index.js", CODE.as_bytes())]);
+        let node = NodeProcess::start(core, settings).await;
+        let visitor = node.visitor();
+        visitor.sees(HOST, "/", 200, "fine").await;
+        let failed = async { visitor.request(Method::GET, HOST, "/fails").send().await?.bytes().await };
+        assert!(failed.await.is_err());
+        let log = node.log();
+        assert!(!log.contains("actix_http"), "{log}");
+        assert_eq!(log.contains("a response of a worker ended early"), is_logged, "{log}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
