@@ -1,5 +1,6 @@
 //! `deploy/nginx.conf` accepts the largest bodies that the server accepts, and waits as long as the server and the nodes,
-//! so that clients receive their responses. It serves the names of `deploy/compose.yaml`.
+//! so that clients receive their responses. It serves the names of `deploy/compose.yaml`, and worker code does not control
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -159,6 +160,18 @@ fn nginx_keeps_silent_websockets_of_projects_open() {
         // nginx rejects the file if two servers set the parameter for one socket.
         assert_eq!(sockets.filter(|line| line.contains(" so_keepalive=")).count(), 1, "{address}");
     }
+}
+
+#[test]
+fn nginx_does_not_obey_the_headers_of_worker_code() {
+    let (server, locations) = server(NGINX, "*.apps.example.net");
+    let ignored = server.directives.iter().find(|directive| directive[0] == "proxy_ignore_headers").unwrap();
+    for header in ["Redirect", "Expires", "Limit-Rate", "Buffering", "Charset"] {
+        assert!(ignored.contains(&format!("X-Accel-{header}")), "{header}");
+    }
+    // A directive of a location would replace that of the server.
+    let mut directives = locations.iter().flat_map(|location| &location.directives);
+    assert!(directives.all(|directive| directive[0] != "proxy_ignore_headers"));
 }
 
 #[test]
