@@ -142,7 +142,8 @@ impl Reconciler {
         match fetched {
             Ok((bundle, index)) => {
                 self.damaged.remove(&bundle);
-                self.indexes.insert(bundle, Arc::new(index));
+                let replaced = self.indexes.insert(bundle, Arc::new(index));
+                self.draining.extend(replaced.map(|index| (bundle, Arc::downgrade(&index))));
             }
             Err(error) if error.is_cancelled() => {}
             Err(error) => tracing::error!(%error, "a bundle fetch task failed"),

@@ -1,15 +1,20 @@
 //! The bundle cache: eviction, crash recovery and damaged files.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::web::Bytes;
+use futures_util::{StreamExt as _, stream};
+use reqwest::{Body, Method};
 use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
 
 use crate::control_plane::{ControlPlane, archive, sha256};
 use crate::running::{Dir, RunningNode, until};
+use crate::workers::{with_workers, workerd};
 
 const HOST: &str = "shop.localhost";
 const SIZE: usize = 1000;
@@ -209,6 +214,67 @@ async fn intact_blobs_of_a_damaged_bundle_are_served_until_it_is_fetched_again()
     core.restart().await;
     assert_eq!(node.visitor.get(HOST, "/a.bin").await.status, 503);
     node.visitor.sees(HOST, "/a.bin", 200, "version 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_that_was_fetched_again_is_kept_for_its_process() {
+    // The code of a POST returns its body, and then an asset.
+    const CODE: &[u8] = br#"
+        export default {
+          async fetch({ method, body }, env) {
+            if (method === "GET") return new Response("old");
+            const { readable, writable } = new IdentityTransformStream();
+            const respond = async () => {
+              await body.pipeTo(writable, { preventClose: true });
+              await (await env.assets.fetch("http://x/late.bin")).body.pipeTo(writable);
+            };
+            respond();
+            return new Response(readable);
+          },
+        };
+    "#;
+    const NEW_CODE: &[u8] = b"export default { fetch() { return new Response('new'); } };";
+    let Some(workerd) = workerd() else { return };
+    let (core, dir) = (ControlPlane::start().await, Dir::new());
+    let mut config = with_workers(&core, &dir, workerd);
+    config.cache_bytes = 10;
+    let node = RunningNode::start_as(&config).await;
+    let files: [(&str, &[u8]); 3] =
+        [("worker/index.js", CODE), ("assets/a.bin", b"asset"), ("assets/late.bin", b"late asset")];
+    let bundle = core.deploy("shop", &files);
+    node.visitor.sees(HOST, "/", 200, "old").await;
+    let is_compressed = || fs::read_to_string(index(&dir, &bundle)).is_ok_and(|it| it.contains(r#""compressed":true"#));
+    until("compression", is_compressed).await;
+    node.stop().await;
+
+    fs::remove_file(blob(&dir, b"asset")).unwrap();
+    let node = RunningNode::start_as(&config).await;
+    assert_eq!(node.visitor.get(HOST, "/a.bin").await.status, 503);
+    node.visitor.sees(HOST, "/a.bin", 200, "asset").await;
+    assert!(core.fetches_of(&bundle) >= 2);
+    let (sender, receiver) = mpsc::channel::<io::Result<&str>>(1);
+    let body =
+        Body::wrap_stream(stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))));
+    sender.send(Ok("begun, ")).await.unwrap();
+    let response = node.visitor.request(Method::POST, HOST, "/").body(body).send().await.unwrap();
+    let mut chunks = response.bytes_stream();
+    assert_eq!(chunks.next().await.unwrap().unwrap(), "begun, ");
+
+    core.deploy("shop", &[("worker/index.js", NEW_CODE)]);
+    node.visitor.sees(HOST, "/", 200, "new").await;
+    // When the node serves another project, it has dropped the replaced bundle.
+    core.deploy("blog", &[("assets/index.html", b"posts")]);
+    node.visitor.sees("blog.localhost", "/", 200, "posts").await;
+    let orphan = blob(&dir, &version(3));
+    leave(&orphan);
+    core.deploy("wiki", &[("assets/index.html", b"articles")]);
+    until("an eviction", || !orphan.exists()).await;
+    drop(sender);
+    let mut rest = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        rest.extend(chunk.unwrap());
+    }
+    assert_eq!(String::from_utf8(rest).unwrap(), "late asset");
 }
 
 /// Every response succeeds and contains exactly one version, while older versions are evicted continuously.
