@@ -30,6 +30,7 @@ CREATE TABLE git.repositories (
 -- The name of a deleted repository can be reused.
 CREATE UNIQUE INDEX repositories_project_id_name_live_key ON git.repositories (project_id, name) WHERE erase_at IS NULL;
 CREATE INDEX repositories_project_id_id_idx ON git.repositories (project_id, id);
+CREATE INDEX repositories_project_id_erase_at_idx ON git.repositories (project_id, erase_at) WHERE erase_at IS NOT NULL;
 CREATE INDEX repositories_erase_at_idx ON git.repositories (erase_at) WHERE erase_at IS NOT NULL;
 
 -- The most recent ref updates of each repository.
@@ -83,7 +84,7 @@ CREATE TABLE git.nodes (
 );
 
 -- The organizations of all projects, with deleted ones: their repositories use storage until they are erased.
-CREATE VIEW git.project_orgs AS SELECT id, org_id FROM projects.projects;
+CREATE VIEW git.project_orgs AS SELECT id, org_id, deleted_at FROM projects.projects;
 
 -- The paths of live projects. This context reads no other columns of other contexts than those of these two views.
 CREATE VIEW git.projects AS

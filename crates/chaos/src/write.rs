@@ -136,6 +136,7 @@ pub const LOAD_TEST_LIMITS: &str = "
     idempotency_keys_per_user = 1000000000
     notification_mails_per_recipient = 1000000
     deleted_projects_per_org = 1000000
+    deleted_repositories_per_org = 1000000
     deployments_per_project = 1000000
     database_restores_per_project = 1000000
     database_exports_per_project = 1000000

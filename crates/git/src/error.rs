@@ -1,6 +1,6 @@
 //! The errors of this context.
 
-use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind};
+use kernel::{ApiError, Code, InvalidField, InvalidFields, Kind, Time};
 use serde_json::{Value, json};
 
 use crate::model::RepoName;
@@ -14,6 +14,11 @@ pub enum GitError {
     RepoExists(RepoName),
     #[error("a project can have {limit} repositories, the number of this project; delete a repository first")]
     RepoLimit { limit: i32 },
+    #[error(
+        "the organization deleted {limit} repositories in the last 30 days, with those of deleted projects; it can \
+         create a repository at {erase_at}, when one of them is erased"
+    )]
+    DeletedLimit { limit: u32, erase_at: Time },
     #[error("the repository has no branch, tag or commit {0}")]
     NoRef(String),
     #[error("there is no file or directory at this path")]
@@ -44,6 +49,14 @@ impl GitError {
         Kind::Conflict,
         "The project has reached the limit of repositories. `details` contains `limit`.",
     );
+    /// 409: the organization deleted too many repositories, against abuse.
+    pub const DELETED_LIMIT: Code = Code::new(
+        "deleted_repo_limit",
+        Kind::Conflict,
+        "The organization deleted too many repositories in the last 30 days, with those of deleted projects, which are \
+         not erased yet. `details` contains `limit`, and `eraseAt`: the time at which the organization can create a \
+         repository again.",
+    );
     /// 404: the repository has no such ref.
     pub const NO_REF: Code =
         Code::new("no_ref", Kind::NotFound, "The repository has no such branch, tag or commit, or no commits at all.");
@@ -71,6 +84,7 @@ impl ApiError for GitError {
             Self::RepoNotFound | Self::ProjectNotFound => &Code::NOT_FOUND,
             Self::RepoExists(_) => &Self::REPO_EXISTS,
             Self::RepoLimit { .. } => &Self::REPO_LIMIT,
+            Self::DeletedLimit { .. } => &Self::DELETED_LIMIT,
             Self::NoRef(_) => &Self::NO_REF,
             Self::NoPath => &Self::NO_PATH,
             Self::Unavailable => &Self::UNAVAILABLE,
@@ -86,6 +100,7 @@ impl ApiError for GitError {
         match self {
             Self::RepoLimit { limit } => Some(json!({ "limit": limit })),
             Self::TooManyReads { limit } => Some(json!({ "limit": limit, "of": "user" })),
+            Self::DeletedLimit { limit, erase_at } => Some(json!({ "limit": limit, "eraseAt": erase_at })),
             Self::Fields(invalid) => Some(invalid.details()),
             Self::Store(error) => error.details(),
             _ => None,

@@ -35,6 +35,7 @@ diesel::table! {
     git.project_orgs (id) {
         id -> Uuid,
         org_id -> Uuid,
+        deleted_at -> Nullable<Timestamptz>,
     }
 }
 

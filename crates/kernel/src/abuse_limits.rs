@@ -25,6 +25,9 @@ pub struct AbuseLimits {
     pub notification_mails_per_recipient: u32,
     /// Number of projects that an organization may delete in 30 days. At this number, it cannot create further ones.
     pub deleted_projects_per_org: u32,
+    /// Number of repositories that an organization may delete in 30 days, with those of deleted projects. At this
+    /// number, it cannot create further ones.
+    pub deleted_repositories_per_org: u32,
     /// Maximum number of deployments of a project in 24 hours.
     pub deployments_per_project: u32,
     /// Maximum number of restores of a project's database that start in 24 hours.
@@ -50,6 +53,7 @@ impl Default for AbuseLimits {
             idempotency_keys_per_user: 10_000,
             notification_mails_per_recipient: 60,
             deleted_projects_per_org: 300,
+            deleted_repositories_per_org: 3_000,
             deployments_per_project: 2_000,
             database_restores_per_project: 10,
             database_exports_per_project: 20,

@@ -18,7 +18,7 @@ use crate::config::Config;
 pub(super) fn wire(config: &Config, store: &Store) -> Repositories {
     let site = Site { git_url: config.gateway.site.git_url.clone(), ssh_host: config.gateway.site.ssh_host.clone() };
     let ports = Ports { contents: Arc::new(ContentsPort(GitNodeClient::default())) };
-    Repositories::new(store.clone(), config.limits, site, ports)
+    Repositories::new(store.clone(), config.limits, site, ports).with_abuse_limits(config.abuse_limits)
 }
 
 struct ContentsPort(GitNodeClient);

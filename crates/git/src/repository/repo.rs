@@ -37,6 +37,10 @@ pub trait RepoRepository {
     /// until the transaction ends.
     async fn repo_count_raise(&mut self, project: ProjectId, limit: i32) -> Result<bool>;
 
+    /// Returns the `n`th newest time after `now` at which a deleted repository of an organization is erased. The
+    /// repositories of its deleted projects count.
+    async fn repo_nth_newest_erasure(&mut self, org: OrgId, now: Time, n: u32) -> Result<Option<Time>>;
+
     /// Inserts a repository; false if its name is taken.
     async fn repo_insert(&mut self, repo: &RepoRecord) -> Result<bool>;
 
@@ -84,6 +88,24 @@ pub trait RepoRepository {
 const PURGE: &str = "UPDATE git.repositories SET erase_at = $2 WHERE id IN ( \
     SELECT id FROM git.repositories WHERE project_id = $1 AND (erase_at IS NULL OR erase_at > $2) LIMIT $3)";
 
+/// Reads only index entries of deleted repositories, and of repositories of deleted projects. These projects are purged
+/// after 30 days: the length of `'30 days'` would depend on the time zone.
+const NTH_NEWEST_ERASURE: &str = "\
+    SELECT erase_at FROM ( \
+        SELECT r.erase_at FROM git.project_orgs p JOIN git.repositories r ON r.project_id = p.id \
+            WHERE p.org_id = $1 AND r.erase_at > $2 \
+        UNION ALL \
+        SELECT p.deleted_at + interval '720 hours' \
+            FROM git.project_orgs p JOIN git.repositories r ON r.project_id = p.id \
+            WHERE p.org_id = $1 AND p.deleted_at > $2 - interval '720 hours' AND r.erase_at IS NULL) erasures \
+    ORDER BY erase_at DESC OFFSET $3 LIMIT 1";
+
+#[derive(QueryableByName)]
+struct Erasure {
+    #[diesel(sql_type = Timestamptz)]
+    erase_at: Time,
+}
+
 impl RepoRepository for Connection {
     async fn repo_lock_project(&mut self, project: ProjectId) -> Result<bool> {
         // Waits for a deletion in progress, whose result the second statement sees. A lock of `git.projects` would also
@@ -103,6 +125,15 @@ impl RepoRepository for Connection {
             .returning(counts::repositories);
         let count: i32 = Prepared(upsert).get_result(self).await?;
         Ok(count <= limit)
+    }
+
+    async fn repo_nth_newest_erasure(&mut self, org: OrgId, now: Time, n: u32) -> Result<Option<Time>> {
+        let query = diesel::sql_query(NTH_NEWEST_ERASURE)
+            .bind::<Uuid, _>(org)
+            .bind::<Timestamptz, _>(now)
+            .bind::<BigInt, _>(i64::from(n.saturating_sub(1)));
+        let nth: Option<Erasure> = Prepared(query).get_result(self).await.optional()?;
+        Ok(nth.map(|nth| nth.erase_at))
     }
 
     async fn repo_insert(&mut self, repo: &RepoRecord) -> Result<bool> {

@@ -9,7 +9,7 @@ mod storage;
 
 use std::sync::Arc;
 
-use kernel::{Limits, OrgId, ProjectId};
+use kernel::{AbuseLimits, Limits, OrgId, ProjectId};
 use store::{SealedColumn, Store};
 
 use self::read_permits::ReadPermits;
@@ -47,15 +47,22 @@ pub struct Site {
 pub struct Repositories {
     store: Store,
     limits: Limits,
+    abuse_limits: AbuseLimits,
     site: Site,
     ports: Ports,
     read_permits: Arc<ReadPermits>,
 }
 
 impl Repositories {
-    /// Creates the service.
+    /// Creates the service, with the default limits against abuse.
     #[must_use]
     pub fn new(store: Store, limits: Limits, site: Site, ports: Ports) -> Self {
-        Self { store, limits, site, ports, read_permits: Arc::default() }
+        Self { store, limits, abuse_limits: AbuseLimits::default(), site, ports, read_permits: Arc::default() }
+    }
+
+    /// Replaces the limits against abuse.
+    #[must_use]
+    pub fn with_abuse_limits(self, abuse_limits: AbuseLimits) -> Self {
+        Self { abuse_limits, ..self }
     }
 }

@@ -45,8 +45,8 @@ impl Repositories {
     /// Creates an empty repository. The git node creates its directory on the first access.
     ///
     /// # Errors
-    /// Returns [`GitError::Fields`], [`GitError::ProjectNotFound`], [`GitError::RepoExists`] or
-    /// [`GitError::RepoLimit`].
+    /// Returns [`GitError::Fields`], [`GitError::ProjectNotFound`], [`GitError::RepoExists`], [`GitError::RepoLimit`]
+    /// or [`GitError::DeletedLimit`].
     pub async fn create(&self, actor: &Actor, target: Target, at: ProjectPath<'_>, new: NewRepo) -> Result<Repo> {
         let NewRepo { name, visibility, default_branch, deploy_branch } = new;
         let default_branch = match default_branch {
@@ -73,6 +73,10 @@ impl Repositories {
                 lock_project(tx, target.project).await?;
                 if !tx.repo_count_raise(target.project, MAX_REPOSITORIES).await? {
                     return Err(GitError::RepoLimit { limit: MAX_REPOSITORIES });
+                }
+                let limit = self.abuse_limits.deleted_repositories_per_org;
+                if let Some(erase_at) = tx.repo_nth_newest_erasure(target.org, now, limit).await? {
+                    return Err(GitError::DeletedLimit { limit, erase_at });
                 }
                 if !tx.repo_insert(&record).await? {
                     return Err(GitError::RepoExists(record.name));

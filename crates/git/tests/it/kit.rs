@@ -63,35 +63,51 @@ impl Kit {
     /// Creates a project `site` in the organization `acme`.
     pub async fn start() -> Self {
         let base = TestStore::start().await;
-        let (org, project): (OrgId, ProjectId) = (base.store.clock_rng().id(), base.store.clock_rng().id());
-        base.db_execute(&format!(
-            "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) \
-             VALUES ('{}', 'acme', 'Acme', 'free', false, now())",
-            org.as_uuid()
-        ))
-        .await;
-        base.db_execute(&format!(
-            "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
-             VALUES ('{}', '{}', 'site', 'public', 0, now())",
-            project.as_uuid(),
-            org.as_uuid()
-        ))
-        .await;
+        let org = db_org(&base, "acme").await;
+        let target = db_project(&base, org, "site").await;
         let ports = Ports { contents: Arc::new(NoContents) };
         let repositories = Repositories::new(base.store.clone(), Limits::default(), Site::default(), ports);
-        Self { repositories, target: Target { org, project }, base }
+        Self { repositories, target, base }
     }
 
     pub async fn create(&self, name: &str) -> Repo {
         self.advance(1);
-        let new = NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None };
-        self.repositories.create(&actor(), self.target, AT, new).await.unwrap()
+        self.repositories.create(&actor(), self.target, AT, new_repo(name)).await.unwrap()
     }
 
     pub async fn delete(&self, name: &str) {
         self.advance(1);
         self.repositories.delete(&actor(), self.target, name).await.unwrap();
     }
+}
+
+/// Creates an organization.
+pub async fn db_org(base: &TestStore, slug: &str) -> OrgId {
+    let org: OrgId = base.store.clock_rng().id();
+    base.db_execute(&format!(
+        "INSERT INTO orgs.orgs (id, slug, name, plan, personal, created_at) \
+         VALUES ('{}', '{slug}', '{slug}', 'free', false, now())",
+        org.as_uuid()
+    ))
+    .await;
+    org
+}
+
+/// Creates a project of an organization.
+pub async fn db_project(base: &TestStore, org: OrgId, name: &str) -> Target {
+    let project: ProjectId = base.store.clock_rng().id();
+    base.db_execute(&format!(
+        "INSERT INTO projects.projects (id, org_id, name, access_mode, last_version, created_at) \
+         VALUES ('{}', '{}', '{name}', 'public', 0, now())",
+        project.as_uuid(),
+        org.as_uuid()
+    ))
+    .await;
+    Target { org, project }
+}
+
+pub fn new_repo(name: &str) -> NewRepo {
+    NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None }
 }
 
 pub fn actor() -> Actor {

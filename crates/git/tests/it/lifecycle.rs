@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _};
-use git::{GitError, NewRepo, RepoChange};
-use kernel::{Plan, Secret};
+use git::{GitError, RepoChange, Target};
+use kernel::{AbuseLimits, ApiError as _, Plan, Secret, Time};
+use serde_json::json;
 use store::Connection;
 
-use crate::kit::{AT, Kit, actor};
+use crate::kit::{AT, Kit, actor, db_org, db_project, new_repo};
 
 #[tokio::test]
 async fn deleted_repository_is_erased_after_thirty_days() {
@@ -79,11 +80,51 @@ async fn project_has_a_limited_number_of_repositories() {
     kit.create("first").await;
     kit.db_execute("UPDATE git.counts SET repositories = 999").await;
     kit.create("last").await;
-    let new = NewRepo { name: "more".parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None };
-    let refused = kit.repositories.create(&actor(), kit.target, AT, new.clone()).await;
+    let refused = kit.repositories.create(&actor(), kit.target, AT, new_repo("more")).await;
     assert!(matches!(refused, Err(GitError::RepoLimit { limit: 1000 })), "{refused:?}");
     kit.delete("last").await;
-    kit.repositories.create(&actor(), kit.target, AT, new).await.unwrap();
+    kit.create("more").await;
+}
+
+#[tokio::test]
+async fn deleted_repositories_of_an_organization_are_limited_until_their_erasure() {
+    let mut kit = Kit::start().await;
+    let limits = AbuseLimits { deleted_repositories_per_org: 3, ..AbuseLimits::default() };
+    kit.repositories = kit.repositories.clone().with_abuse_limits(limits);
+    let old = db_project(&kit, kit.target.org, "old").await;
+    let other = db_project(&kit, db_org(&kit, "other").await, "site").await;
+    let create = async |target: Target, name: &str| kit.repositories.create(&actor(), target, AT, new_repo(name)).await;
+    // The erasure of a repository that is deleted now.
+    let erase_at = || kit.now().plus_seconds(30 * 24 * 3600);
+    create(old, "deleted").await.unwrap();
+    kit.repositories.delete(&actor(), old, "deleted").await.unwrap();
+    let first = erase_at();
+    create(old, "app").await.unwrap();
+    kit.advance(60);
+    // The repositories of a deleted project count.
+    kit.db_execute(&format!("UPDATE projects.projects SET deleted_at = '{}' WHERE name = 'old'", kit.now())).await;
+    let second = erase_at();
+    kit.advance(60);
+    kit.create("app").await;
+    kit.delete("app").await;
+    let third = erase_at();
+    let assert_refused = async |erase_at: Time| {
+        let refused = create(kit.target, "app").await.unwrap_err();
+        assert_eq!(refused.code(), &GitError::DELETED_LIMIT);
+        assert_eq!(refused.details(), Some(json!({ "limit": 3, "eraseAt": erase_at })));
+        assert!(refused.to_string().contains(&erase_at.to_string()), "{refused}");
+    };
+    assert_refused(first).await;
+    assert_eq!(kit.db_number("SELECT sum(repositories)::bigint FROM git.counts").await, 1);
+    // Each organization has its own limit.
+    create(other, "app").await.unwrap();
+    kit.advance(first.unix_seconds() - kit.now().unix_seconds() - 1);
+    assert_refused(first).await;
+    kit.create("app").await;
+    kit.delete("app").await;
+    assert_refused(second).await;
+    kit.advance(third.unix_seconds() - kit.now().unix_seconds());
+    create(kit.target, "app").await.unwrap();
 }
 
 /// Runs a change whose policy found the project before its deletion commits. Then restores the project.
@@ -108,8 +149,7 @@ async fn during_deletion<T>(kit: &Kit, change: impl Future<Output = T>) -> T {
 async fn repositories_of_a_project_that_is_being_deleted_do_not_change() {
     let (kit, actor) = (Kit::start().await, actor());
     kit.create("app").await;
-    let new = NewRepo { name: "late".parse().unwrap(), visibility: None, default_branch: None, deploy_branch: None };
-    let created = during_deletion(&kit, kit.repositories.create(&actor, kit.target, AT, new)).await;
+    let created = during_deletion(&kit, kit.repositories.create(&actor, kit.target, AT, new_repo("late"))).await;
     assert!(matches!(created, Err(GitError::ProjectNotFound)), "{created:?}");
     let change = RepoChange { name: Some("renamed".parse().unwrap()), ..RepoChange::default() };
     let updated = during_deletion(&kit, kit.repositories.update(&actor, kit.target, "app", change)).await;

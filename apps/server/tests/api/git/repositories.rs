@@ -48,6 +48,22 @@ async fn repository_is_created_changed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deleted_repositories_above_the_limit_prevent_a_creation() {
+    let app = App::with(|config| config.abuse_limits.deleted_repositories_per_org = 1).await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    ada.post(REPOS, json!({ "name": "app" })).await.expect(201);
+    ada.delete(REPO).await.expect(204);
+    let refused = ada.post(REPOS, json!({ "name": "app" })).await;
+    let details = refused.expect_error(409, "deleted_repo_limit")["details"].clone();
+    assert_eq!(details["limit"], json!(1));
+    assert!(details["eraseAt"].as_str().is_some_and(|at| at.parse::<kernel::Time>().is_ok()), "{details}");
+    app.clock.advance(30 * 24 * 3600);
+    let ada = app.sign_in("ada").await;
+    ada.post(REPOS, json!({ "name": "app" })).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn malformed_names_and_branches_are_named() {
     let app = App::start().await;
     let ada = app.sign_in("ada").await;

@@ -30,6 +30,7 @@ const LIMITS: &str = "
     [abuse]
     orgs_per_user = 10000000
     deleted_projects_per_org = 10000000
+    deleted_repositories_per_org = 10000000
     deployments_per_project = 10000000
     registrar_requests_per_org = 10000000
     [registrar]

@@ -18,7 +18,7 @@ pub(super) fn routes(area: &mut Area<'_>) {
     area.get("list", REPOS, list).summary("List the repositories of a project, newest first");
     area.post("create", REPOS, create)
         .summary("Create an empty repository")
-        .codes(&[&GitError::REPO_EXISTS, &GitError::REPO_LIMIT])
+        .codes(&[&GitError::REPO_EXISTS, &GitError::REPO_LIMIT, &GitError::DELETED_LIMIT])
         .link("repos.get", "repoName", "/name")
         .link("repos.update", "repoName", "/name")
         .link("repos.delete", "repoName", "/name");
