@@ -70,6 +70,7 @@ CREATE TABLE git.deploys (
     CONSTRAINT deploys_message_check CHECK ((status = 'rejected') = (message IS NOT NULL))
 );
 CREATE INDEX deploys_pending_idx ON git.deploys (repository_id, number) WHERE status = 'pending';
+CREATE INDEX deploys_pusher_id_pending_idx ON git.deploys (pusher_id) WHERE status = 'pending';
 
 -- The git node that serves the contents.
 CREATE TABLE git.nodes (

@@ -16,7 +16,7 @@ use bundle::{Limits, MANIFEST_PATH, MAX_FILE_NAMES_BYTES};
 use protocol::{GitDeploy, GitDeployState, GitNextDeploy};
 use semaphores::KeyedSemaphores;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::core::Core;
@@ -48,6 +48,8 @@ struct Inner {
     permits: Semaphore,
     /// The turn of each repository, user and organization, by its id. They serialize the deploys of each.
     turns: KeyedSemaphores<String>,
+    /// The permit of the one background task that waits for the turn of a repository, by its id.
+    waiting: KeyedSemaphores<String>,
     attempts: FailedAttempts,
 }
 
@@ -68,8 +70,9 @@ enum Packed {
 
 impl Deployer {
     pub fn new(core: Core, repositories: Repositories, metrics: Metrics) -> Self {
-        let (permits, turns) = (Semaphore::new(MAX_DEPLOYS), KeyedSemaphores::new(1));
-        Self(Arc::new(Inner { core, repositories, metrics, permits, turns, attempts: FailedAttempts::default() }))
+        let (permits, turns, waiting) = (Semaphore::new(MAX_DEPLOYS), KeyedSemaphores::new(1), KeyedSemaphores::new(1));
+        let attempts = FailedAttempts::default();
+        Self(Arc::new(Inner { core, repositories, metrics, permits, turns, waiting, attempts }))
     }
 
     /// Starts the pending deploys at an interval, one page of repositories at a time. Runs until it is aborted.
@@ -92,27 +95,46 @@ impl Deployer {
         }
     }
 
-    /// Starts to deploy the waiting pushes of a repository. The task continues even if its handle is dropped.
-    pub fn start(&self, repository: String) -> JoinHandle<anyhow::Result<()>> {
+    /// Starts to deploy the waiting pushes of a repository in the background. If a task already waits for the
+    /// repository's turn, it deploys them.
+    pub fn start(&self, repository: String) {
+        let Ok(waiting) = self.0.waiting.of(repository.clone()).try_acquire_owned() else { return };
         let deployer = self.clone();
         tokio::spawn(async move {
-            let deployed = deployer.deploy_all(&repository).await;
-            deployed.inspect_err(|error| {
-                deployer.0.metrics.deploy("failed", 1);
-                tracing::warn!(error = format!("{error:#}"), repository, "failed to deploy a push");
-            })
-        })
+            let _turn = deployer.0.turns.of(repository.clone()).acquire_owned().await?;
+            // This task may miss pushes that are recorded from now on.
+            drop(waiting);
+            deployer.try_deploy_all(&repository).await
+        });
     }
 
     /// Deploys the waiting pushes of a repository. Returns the state of the push with this number.
     pub async fn finish(&self, repository: &str, number: i64) -> anyhow::Result<GitDeployState> {
-        self.start(repository.to_owned()).await??;
+        let state = self.0.core.deploy_state(repository, number).await?;
+        if !matches!(state, GitDeployState::Pending) {
+            return Ok(state);
+        }
+        // Only the deploy continues if this future is dropped. Otherwise, each push would leave a task that waits.
+        let turn = self.0.turns.of(repository.to_owned()).acquire_owned().await?;
+        let (deployer, id) = (self.clone(), repository.to_owned());
+        let deploy = tokio::spawn(async move {
+            let _turn = turn;
+            deployer.try_deploy_all(&id).await
+        });
+        deploy.await??;
         self.0.core.deploy_state(repository, number).await
     }
 
-    /// Deploys the waiting pushes of a repository in the order of their numbers.
+    /// Calls [`Self::deploy_all`], and logs and counts a failure.
+    async fn try_deploy_all(&self, repository: &str) -> anyhow::Result<()> {
+        self.deploy_all(repository).await.inspect_err(|error| {
+            self.0.metrics.deploy("failed", 1);
+            tracing::warn!(error = format!("{error:#}"), repository, "failed to deploy a push");
+        })
+    }
+
+    /// Deploys the waiting pushes of a repository in the order of their numbers. The caller has the repository's turn.
     async fn deploy_all(&self, repository: &str) -> anyhow::Result<()> {
-        let _turn = self.0.turns.of(repository.to_owned()).acquire_owned().await?;
         let mut last = 0;
         loop {
             let GitNextDeploy { deploy, rejected } = self.0.core.next_deploy(repository).await?;
@@ -235,8 +257,87 @@ fn pack(reader: ObjectReader, deploy: &GitDeploy, mut file: File) -> anyhow::Res
 mod tests {
     use std::process::Stdio;
 
+    use futures_util::FutureExt as _;
+    use settings::Settings;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::sync::OwnedSemaphorePermit;
+
     use super::*;
+    use crate::config::{CLAIM, Config, TABLE};
     use crate::random;
+
+    /// Returns a deployer whose control plane has this address.
+    fn deployer(core: &str) -> (tempfile::TempDir, Deployer) {
+        daemon::install_crypto_provider();
+        let url = format!("http://{core}");
+        let settings = [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", url.as_str())];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap();
+        let (folder, repositories) = Repositories::temporary();
+        (folder, Deployer::new(core, repositories, Metrics::new().unwrap()))
+    }
+
+    async fn acquire_turn(deployer: &Deployer, repository: &str) -> OwnedSemaphorePermit {
+        deployer.0.turns.of(repository.to_owned()).acquire_owned().await.unwrap()
+    }
+
+    /// Returns the number of tasks of a deployer.
+    fn tasks(deployer: &Deployer) -> usize {
+        Arc::strong_count(&deployer.0) - 1
+    }
+
+    #[tokio::test]
+    async fn one_task_waits_for_the_turn_of_a_repository() {
+        // No server listens at this address.
+        let (_folder, deployer) = deployer("127.0.0.1:1");
+        for _ in 0..2 {
+            let turns = [acquire_turn(&deployer, "a").await, acquire_turn(&deployer, "b").await];
+            for repository in ["a", "a", "b", "a"] {
+                deployer.start(repository.to_owned());
+            }
+            assert_eq!(tasks(&deployer), 2);
+            drop(turns);
+            while tasks(&deployer) > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    /// The client disconnects while another push of the repository is deployed.
+    #[tokio::test]
+    async fn abandoned_wait_for_a_deploy_leaves_no_task() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_folder, deployer) = deployer(&listener.local_addr().unwrap().to_string());
+        let turn = acquire_turn(&deployer, "a").await;
+        let answer = async |state: GitDeployState| {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let body = serde_json::to_string(&state).unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            // The client closes the connection after it has read the response.
+            stream.read_to_end(&mut request).await.unwrap();
+        };
+        let mut wait = Box::pin(deployer.finish("a", 2));
+        tokio::select! {
+            state = &mut wait => panic!("the push did not wait: {state:?}"),
+            () = answer(GitDeployState::Pending) => {}
+        }
+        assert!(wait.as_mut().now_or_never().is_none());
+        assert_eq!(tasks(&deployer), 0);
+        drop(wait);
+        drop(turn);
+        assert!(deployer.is_idle("a"));
+        // The result of a deploy that has ended does not need the turn.
+        let _turn = acquire_turn(&deployer, "a").await;
+        let rejected = GitDeployState::Rejected("too many".to_owned());
+        let (state, ()) = tokio::join!(deployer.finish("a", 2), answer(rejected.clone()));
+        assert_eq!(state.unwrap(), rejected);
+    }
 
     /// An error of the output is not a reason to reject the commit.
     #[tokio::test]

@@ -130,7 +130,7 @@ impl Journal {
             let receipt = core.report(&GitUpdates { repository: repository.to_owned(), updates: report }).await?;
             if receipt.has_deploys {
                 // The deploy runs in the background: the delivery does not wait for it.
-                drop(deployer.start(repository.to_owned()));
+                deployer.start(repository.to_owned());
             }
             chunk.iter().for_each(|(push, update)| self.note_number(push, update));
         }

@@ -19,6 +19,8 @@ pub struct DeployRecord {
     pub pusher: UserId,
     /// The name of the push's credential, from the decision about the access. It is not a secret.
     pub credential: String,
+    /// The reason why it is not deployed; `None` for a pending deploy.
+    pub rejection: Option<String>,
 }
 
 /// A deploy, with its repository.
@@ -63,7 +65,10 @@ pub struct DeployProject {
 
 /// Deploys of pushes on a [`store::Connection`].
 pub trait DeployRepository {
-    /// Inserts pending deploys of a repository.
+    /// Returns the number of pending deploys of a user's pushes, in all repositories.
+    async fn deploy_count_pending(&mut self, pusher: UserId) -> Result<i64>;
+
+    /// Inserts deploys of a repository.
     async fn deploy_insert(&mut self, repository: RepositoryId, deploys: &[DeployRecord]) -> Result<()>;
 
     /// Returns the lowest number among the pending deploys of a repository.
@@ -87,8 +92,14 @@ pub trait DeployRepository {
 }
 
 impl DeployRepository for Connection {
+    async fn deploy_count_pending(&mut self, pusher: UserId) -> Result<i64> {
+        let pending = deploys::pusher_id.eq(pusher).and(deploys::status.eq(DeployStatus::Pending));
+        Ok(deploys::table.filter(pending).count().get_result(self).await?)
+    }
+
     async fn deploy_insert(&mut self, repository: RepositoryId, deploys: &[DeployRecord]) -> Result<()> {
-        let row = |DeployRecord { number, branch, commit, pusher, credential }: &DeployRecord| {
+        let row = |DeployRecord { number, branch, commit, pusher, credential, rejection }: &DeployRecord| {
+            let status = if rejection.is_some() { DeployStatus::Rejected } else { DeployStatus::Pending };
             (
                 deploys::repository_id.eq(repository),
                 deploys::number.eq(*number),
@@ -96,7 +107,8 @@ impl DeployRepository for Connection {
                 deploys::commit_oid.eq(commit.clone()),
                 deploys::pusher_id.eq(*pusher),
                 deploys::credential.eq(credential.clone()),
-                deploys::status.eq(DeployStatus::Pending),
+                deploys::status.eq(status),
+                deploys::message.eq(rejection.clone()),
             )
         };
         let rows: Vec<_> = deploys.iter().map(row).collect();

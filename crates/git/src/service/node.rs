@@ -1,5 +1,8 @@
 //! The operations that the git node calls.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use kernel::{NodeId, RepositoryId, Secret};
 use store::{Connection, SealedColumn};
 
@@ -17,6 +20,9 @@ pub(super) const SECRET: SealedColumn =
 
 /// The maximum number of repositories in one response to the git node.
 const MAX_ERASABLE: i64 = 100;
+
+/// The maximum number of pending deploys of a user's pushes: as many as a project can have repositories.
+const MAX_PENDING_DEPLOYS: i64 = 1000;
 
 /// The URL and the secret with which the control plane reaches the git node.
 #[derive(Debug, Clone)]
@@ -49,7 +55,7 @@ impl Repositories {
 
     /// Records ref updates of a repository, in ascending order of their numbers. Safe to repeat: updates that are
     /// already recorded are skipped. Updates of an erased repository are dropped. If an update sets the deploy branch
-    /// to a commit, a pending deploy is recorded too.
+    /// to a commit, a deploy is recorded too. It is pending, unless the pusher has too many pending ones.
     ///
     /// # Errors
     /// Returns [`crate::GitError::Store`].
@@ -58,7 +64,7 @@ impl Repositories {
             .transaction_unaudited(async |tx: &mut Connection| {
                 let Some(refs) = tx.ref_update_lock(repository).await? else { return Ok(()) };
                 let mut new: Vec<_> = updates.into_iter().filter(|it| it.number > refs.last_update).collect();
-                let deploys = deploys(refs.deploy_branch.as_ref(), &new);
+                let mut deploys = deploys(refs.deploy_branch.as_ref(), &new);
                 // Only the newest updates are kept.
                 let skipped = new.len().saturating_sub(usize::try_from(MAX_REF_UPDATES).unwrap_or(usize::MAX));
                 let new = new.split_off(skipped);
@@ -67,6 +73,7 @@ impl Repositories {
                 tx.ref_update_trim(repository, newest - MAX_REF_UPDATES).await?;
                 if !deploys.is_empty() {
                     tx.deploy_trim(repository, newest - MAX_REF_UPDATES).await?;
+                    reject_excess(tx, &mut deploys).await?;
                     tx.deploy_insert(repository, &deploys).await?;
                 }
                 Ok(())
@@ -108,7 +115,29 @@ fn deploys(branch: Option<&BranchName>, updates: &[RefUpdateRecord]) -> Vec<Depl
     let deploy = |RefUpdateRecord { number, update, credential }: &RefUpdateRecord| {
         let is_deployed = update.name.strip_prefix("refs/heads/") == Some(branch.as_str());
         let (commit, pusher, credential) = (update.new.clone()?, update.pusher?, credential.clone()?);
-        is_deployed.then(|| DeployRecord { number: *number, branch: branch.clone(), commit, pusher, credential })
+        let (number, branch) = (*number, branch.clone());
+        is_deployed.then_some(DeployRecord { number, branch, commit, pusher, credential, rejection: None })
     };
     updates.iter().filter_map(deploy).collect()
+}
+
+/// Rejects those new deploys with which their pushers would have too many pending ones. Concurrent reports about other
+/// repositories can exceed the limit.
+async fn reject_excess(tx: &mut Connection, deploys: &mut [DeployRecord]) -> store::Result<()> {
+    let mut counts = HashMap::new();
+    for deploy in deploys {
+        let count = match counts.entry(deploy.pusher) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(tx.deploy_count_pending(deploy.pusher).await?),
+        };
+        if *count < MAX_PENDING_DEPLOYS {
+            *count += 1;
+        } else {
+            deploy.rejection = Some(format!(
+                "{MAX_PENDING_DEPLOYS} of your pushes already wait for their deploys; push a new commit when some of \
+                 them are deployed"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Tests of the ref updates that the git node reports.
 
-use git::{NewRepo, RefUpdate, RefUpdateRecord};
+use git::{DeployStatus, NewRepo, RefUpdate, RefUpdateRecord, Repo};
 use kernel::UserId;
 
-use crate::kit::{AT, Kit, actor};
+use crate::kit::{AT, Kit, actor, new_repo};
 
 fn id(number: i64) -> Option<String> {
     (number > 0).then(|| format!("{number:040x}"))
@@ -16,6 +16,12 @@ fn update(kit: &Kit, number: i64) -> RefUpdateRecord {
     let (pusher, created_at) = (Some(UserId::earliest_at(kit.now())), kit.now());
     let update = RefUpdate { name, old, new, forced: false, pusher, deploy: None, created_at };
     RefUpdateRecord { number, update, credential: Some("token".to_owned()) }
+}
+
+/// Creates a repository whose pushes to `main` are deployed.
+async fn create_deploying(kit: &Kit, name: &str) -> Repo {
+    let new = NewRepo { deploy_branch: Some("main".parse().unwrap()), ..new_repo(name) };
+    kit.repositories.create(&actor(), kit.target, AT, new).await.unwrap()
 }
 
 /// A node repeats reports whose response was lost, sometimes together with new ones.
@@ -41,9 +47,7 @@ async fn repositories_with_pending_deploys_are_listed_in_pages() {
     let kit = Kit::start().await;
     let mut waiting = Vec::new();
     for name in ["a", "b", "c"] {
-        let deploy_branch = Some("main".parse().unwrap());
-        let new = NewRepo { name: name.parse().unwrap(), visibility: None, default_branch: None, deploy_branch };
-        let repo = kit.repositories.create(&actor(), kit.target, AT, new).await.unwrap();
+        let repo = create_deploying(&kit, name).await;
         kit.repositories.record_updates(repo.id, vec![update(&kit, 1)]).await.unwrap();
         waiting.push(repo.id);
     }
@@ -51,6 +55,35 @@ async fn repositories_with_pending_deploys_are_listed_in_pages() {
     assert_eq!(kit.repositories.repositories_to_deploy(None).await.unwrap(), waiting);
     assert_eq!(kit.repositories.repositories_to_deploy(Some(waiting[0])).await.unwrap(), waiting[1..]);
     assert_eq!(kit.repositories.repositories_to_deploy(Some(waiting[2])).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn pushes_of_a_user_that_wait_for_their_deploys_are_limited() {
+    let kit = Kit::start().await;
+    let (many, other) = (create_deploying(&kit, "many").await.id, create_deploying(&kit, "other").await.id);
+    let record = async |repository, updates: Vec<RefUpdateRecord>| {
+        kit.repositories.record_updates(repository, updates).await.unwrap();
+    };
+    let state =
+        async |repository, number| kit.repositories.find_deploy(repository, number).await.unwrap().unwrap().state;
+    record(many, (1..=999).map(|number| update(&kit, number)).collect()).await;
+    assert_eq!(state(many, 999).await.status, DeployStatus::Pending);
+    // The limit is that of all repositories.
+    let later = update(&kit, 4);
+    record(other, vec![update(&kit, 1), update(&kit, 2)]).await;
+    assert_eq!(state(other, 1).await.status, DeployStatus::Pending);
+    let rejected = state(other, 2).await;
+    assert_eq!(rejected.status, DeployStatus::Rejected);
+    let message = rejected.message.unwrap();
+    assert!(message.starts_with("1000 of your pushes already wait for their deploys"), "{message}");
+    // The pushes of another user are deployed.
+    kit.advance(1);
+    record(other, vec![update(&kit, 3)]).await;
+    assert_eq!(state(other, 3).await.status, DeployStatus::Pending);
+    // A deploy that has ended does not count.
+    kit.repositories.reject_deploy(many, 1, "no manifest").await.unwrap();
+    record(other, vec![later]).await;
+    assert_eq!(state(other, 4).await.status, DeployStatus::Pending);
 }
 
 #[tokio::test(flavor = "multi_thread")]

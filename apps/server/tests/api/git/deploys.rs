@@ -158,6 +158,39 @@ async fn push_that_cannot_be_deployed_names_the_reason() {
     .await;
 }
 
+/// The git process that reads the first commit waits, so that further pushes wait for their deploys.
+#[tokio::test(flavor = "multi_thread")]
+async fn push_above_the_limit_of_waiting_pushes_is_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
+    let wait = format!(": > '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", held.display(), hold.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\"cat-file --batch\") {wait} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let work = kit.deploying().await;
+    commit_site(&work, "one");
+    std::fs::write(&hold, "").unwrap();
+    let first = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("git reads the commit", async || held.exists().then_some(())).await;
+    let copy = "INSERT INTO git.deploys (repository_id, number, branch, commit_oid, pusher_id, credential, status) \
+                SELECT repository_id, number + generate_series(1000, 1998), branch, commit_oid, pusher_id, credential, \
+                    status FROM git.deploys";
+    kit.app.database.run(copy).await;
+    commit_site(&work, "two");
+    let printed = work.push();
+    assert!(printed.contains("remote: not deployed: 1000 of your pushes already wait for their deploys"), "{printed}");
+    kit.app.database.run("DELETE FROM git.deploys WHERE number > 1000").await;
+    std::fs::remove_file(&hold).unwrap();
+    let output = first.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && printed.contains("remote: deployed version 1 at http"), "{printed}");
+    commit_site(&work, "three");
+    let printed = work.push();
+    assert!(printed.contains("remote: deployed version 2 at http"), "{printed}");
+    let updates = kit.ref_updates(3).await;
+    let statuses: Vec<&Value> = updates.iter().map(|update| &update["deploy"]["status"]).collect();
+    assert_eq!(statuses, ["deployed", "rejected", "deployed"]);
+}
+
 /// Clients push at the same time. The versions have the order of the updates, and the last one is live.
 #[tokio::test(flavor = "multi_thread")]
 async fn rapid_pushes_are_deployed_in_order() {
