@@ -9,6 +9,7 @@ use domains::{CountryCode, DomainName};
 use identity::ParsedKey;
 use kernel::{Email, Time};
 use orgs::NewSlug;
+use projects::ProjectName;
 
 /// Checks a text against the format of its schema. A format without a parser accepts every text.
 ///
@@ -20,6 +21,7 @@ pub(crate) fn check(format: &str, text: &str) -> Result<(), String> {
         "email" => discard(text.parse::<Email>()),
         "country-code" => discard(text.parse::<CountryCode>()),
         "new-slug" => discard(text.parse::<NewSlug>()),
+        "project-name" => discard(text.parse::<ProjectName>()),
         "registrable-domain" => discard(DomainName::parse(text)),
         "ssh-public-key" => discard(ParsedKey::parse(text)),
         _ => Ok(()),
@@ -49,6 +51,7 @@ mod tests {
             ),
             ("country-code", "DE", "XX", "must be an assigned country code"),
             ("new-slug", "acme", "admin", "is reserved for the platform"),
+            ("project-name", "site", "xn--a", "must not begin with xn--"),
             ("registrable-domain", "BÜCHER.example", "www.example.org", "must be one label under a public suffix"),
             ("ssh-public-key", key, "ssh-ed25519 AAAA", "is not one line of a .pub file"),
         ] {

@@ -41,7 +41,7 @@ impl FromStr for Email {
             Some(rule) if local <= MAX_LOCAL_LENGTH && text.len() <= Self::MAX_LENGTH && rule.is_match(text) => {
                 Ok(Self(text.to_owned()))
             }
-            _ => Err(InvalidText(MEANING)),
+            _ => Err(InvalidText::Malformed(MEANING)),
         }
     }
 }

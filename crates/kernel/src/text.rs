@@ -6,10 +6,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The rule that a text violates, as the end of the sentence "must be …".
+/// The rule that a text violates, as the end of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be {0}")]
-pub struct InvalidText(pub &'static str);
+pub enum InvalidText {
+    #[error("must be {0}")]
+    Malformed(&'static str),
+    #[error("must not {0}")]
+    Forbidden(&'static str),
+}
 
 /// The pattern of names that users choose and other users read. A name has a visible character, no control characters,
 /// and no characters that change the direction of the text around it. White space, the default ignorable characters
@@ -32,12 +36,13 @@ pub fn is_name(text: &str) -> bool {
 /// Declares a validated text: `text! { /// docs  pub struct Slug matches "^…$" means "2 to 40 …" example "acme" }`.
 ///
 /// `matches` is a regular expression in the common subset of Rust and ECMA-262, or a constant that contains one.
-/// `up to 100 characters` can follow it. `means` completes the sentence "must be …". A type that the API uses needs an
+/// `up to 100 characters` can follow it. `means` completes the sentence "must be …". `format "…" checked by function`
+/// adds a rule that the expression cannot state, and names it in the schema. A type that the API uses needs an
 /// example, which becomes part of its schema.
 #[macro_export]
 macro_rules! text {
     ($(#[$meta:meta])* pub struct $name:ident matches $pattern:tt $(up to $max:literal characters)? means $rule:literal
-     $(example $example:literal)?) => {
+     $(format $format:literal checked by $check:ident)? $(example $example:literal)?) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[derive($crate::macro_support::diesel::AsExpression, $crate::macro_support::diesel::FromSqlRow)]
@@ -59,8 +64,11 @@ macro_rules! text {
                 static RULE: std::sync::LazyLock<Option<$crate::macro_support::regex::Regex>> =
                     std::sync::LazyLock::new(|| $crate::macro_support::regex::Regex::new($pattern).ok());
                 match &*RULE {
-                    Some(rule) if rule.is_match(text) $(&& text.chars().count() <= $max)? => Ok(Self(text.to_owned())),
-                    _ => Err($crate::InvalidText($rule)),
+                    Some(rule) if rule.is_match(text) $(&& text.chars().count() <= $max)? => {
+                        $($check(text)?;)?
+                        Ok(Self(text.to_owned()))
+                    }
+                    _ => Err($crate::InvalidText::Malformed($rule)),
                 }
             }
         }
@@ -69,6 +77,7 @@ macro_rules! text {
         $crate::string_schema!($name, |schema| schema
             .pattern(Some($pattern))
             .description(Some($rule))
+            $(.format(Some(openapi::SchemaFormat::Custom($format.to_owned()))))?
             $(.max_length(Some($max)))?
             $(.examples([$example]))?);
     };
@@ -103,7 +112,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
                     $($word => Ok(Self::$variant),)+
-                    _ => Err($crate::InvalidText(concat!("one of:", $(" ", $word),+))),
+                    _ => Err($crate::InvalidText::Malformed(concat!("one of:", $(" ", $word),+))),
                 }
             }
         }

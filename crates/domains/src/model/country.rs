@@ -34,7 +34,7 @@ impl FromStr for CountryCode {
 
     fn from_str(text: &str) -> Result<Self, InvalidText> {
         let is_assigned = text.len() == 2 && ASSIGNED.split(' ').any(|code| code == text);
-        if is_assigned { Ok(Self(text.to_owned())) } else { Err(InvalidText(MEANING)) }
+        if is_assigned { Ok(Self(text.to_owned())) } else { Err(InvalidText::Malformed(MEANING)) }
     }
 }
 

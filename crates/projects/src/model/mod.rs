@@ -10,7 +10,7 @@ pub use hostname::*;
 pub use hsts::*;
 pub use overview::*;
 
-use kernel::{DeploymentId, Digest, ProjectId, ResourceSet, Time, UserId};
+use kernel::{DeploymentId, Digest, InvalidText, ProjectId, ResourceSet, Time, UserId};
 use serde::{Deserialize, Serialize};
 use validator::Validate;
 
@@ -18,15 +18,16 @@ kernel::text! {
     /// A project's name: a DNS label, unique within its organization.
     pub struct ProjectName matches "^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
         means "1 to 40 characters of a-z, 0-9 and -, beginning and ending with a letter or a digit"
+        format "project-name" checked by check_prefix
         example "site"
 }
 
-impl ProjectName {
-    /// Returns whether the name begins like an internationalized label (RFC 5890 section 2.3.2.1). The default hostname
-    /// begins with the name, and most such labels are not valid punycode.
-    #[must_use]
-    pub fn has_punycode_prefix(&self) -> bool {
-        self.as_str().starts_with("xn--")
+/// Rejects a name that begins like an internationalized label (RFC 5890 section 2.3.2.1). The default hostname begins
+/// with the name, and most such labels are not valid punycode.
+fn check_prefix(name: &str) -> Result<(), InvalidText> {
+    match name.starts_with("xn--") {
+        true => Err(InvalidText::Forbidden("begin with xn--, as internationalized names do")),
+        false => Ok(()),
     }
 }
 

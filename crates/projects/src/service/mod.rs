@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use kernel::audit::{Actor, Event};
-use kernel::{AbuseLimits, Digest, InvalidField, Limits, OrgId, Page, Paging, Plan, ProjectId, Time, error_chain};
+use kernel::{AbuseLimits, Digest, Limits, OrgId, Page, Paging, Plan, ProjectId, Time, error_chain};
 use serde_json::json;
 use store::{Connection, Outcome, Store};
 
@@ -105,7 +105,7 @@ impl Projects {
     /// Creates a project and its default hostname, within the plan's limit.
     ///
     /// # Errors
-    /// Returns [`ProjectError::Field`], [`ProjectError::Limit`], [`ProjectError::DeletedLimit`], [`ProjectError::NameTaken`] or
+    /// Returns [`ProjectError::Limit`], [`ProjectError::DeletedLimit`], [`ProjectError::NameTaken`] or
     /// [`ProjectError::HostnameTaken`].
     pub async fn create(&self, actor: &Actor, org: &Org, new: NewProject) -> Result<Project> {
         let clock_rng = self.store.clock_rng();
@@ -217,8 +217,7 @@ impl Projects {
     /// Renames a project and its default hostname. Renaming to the same name is a no-op.
     ///
     /// # Errors
-    /// Returns [`ProjectError::Field`], [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`] or
-    /// [`ProjectError::NotFound`].
+    /// Returns [`ProjectError::NameTaken`], [`ProjectError::HostnameTaken`] or [`ProjectError::NotFound`].
     pub async fn rename(
         &self,
         actor: &Actor,
@@ -294,9 +293,6 @@ impl Projects {
     }
 
     fn default_hostname(&self, name: &ProjectName, org: &str) -> Result<String> {
-        if name.has_punycode_prefix() {
-            return Err(InvalidField::new("name", "must not begin with xn--, as internationalized names do").into());
-        }
         let hostname = format!("{}.{}", default_label(name, org), self.site.platform_domain);
         if self.site.own_domains.contains(&hostname) {
             return Err(ProjectError::HostnameTaken(hostname));

@@ -167,14 +167,9 @@ async fn too_long_hostname_label_ends_in_a_digest() {
 async fn name_with_the_prefix_of_punycode_is_rejected() {
     let kit = Kit::start().await;
     let org = kit.db_org("acme", Plan::Pro).await;
-    let project = kit.project(&org, "site").await.id;
     for name in ["xn--a", "xn--mnchen-3ya"] {
-        let name: ProjectName = name.parse().unwrap();
-        let created = kit.projects.create(&kit.actor, &org, NewProject { name: name.clone() }).await.unwrap_err();
-        let renamed = kit.projects.rename(&kit.actor, &org, project, ProjectChange { name }).await.unwrap_err();
-        for error in [created, renamed] {
-            assert!(matches!(&error, ProjectError::Field(field) if field.path == "name"), "{error:?}");
-        }
+        let error = name.parse::<ProjectName>().unwrap_err().to_string();
+        assert_eq!(error, "must not begin with xn--, as internationalized names do");
     }
     // The API finds the default hostname of any other name with two hyphens.
     for name in ["ab--cd", "xn-a", "a-xn--b"] {

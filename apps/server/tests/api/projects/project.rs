@@ -42,6 +42,23 @@ async fn project_names_and_hostnames_are_unique() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reserved_prefix_is_listed_with_the_other_invalid_fields() {
+    let app = App::start().await;
+    let ada = app.sign_in("ada").await;
+    ada.post("/v1/orgs/ada/projects", json!({ "name": "site" })).await.expect(201);
+    let body = || json!({ "name": "xn--a", "x": 1 });
+    for response in
+        [ada.post("/v1/orgs/ada/projects", body()).await, ada.patch("/v1/orgs/ada/projects/site", body()).await]
+    {
+        let expected = json!([
+            { "path": "name", "message": "must not begin with xn--, as internationalized names do" },
+            { "path": "x", "message": "is not a field of this request" },
+        ]);
+        assert_eq!(response.expect_error(400, "bad_request")["details"]["fields"], expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_respect_the_project_limit() {
     for _ in 0..3 {
         let app = App::with(|config| config.database.connections = 48).await;

@@ -24,7 +24,7 @@ impl FromStr for RrsetName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Proxies may decode `%2F`, which would then separate segments.
-        if text.contains('/') { Err(InvalidText("a name without a slash")) } else { Ok(Self(text.to_owned())) }
+        if text.contains('/') { Err(InvalidText::Forbidden("contain a slash")) } else { Ok(Self(text.to_owned())) }
     }
 }
 
