@@ -6,6 +6,7 @@
 use std::fmt::Display;
 
 use domains::{CountryCode, DomainName};
+use git::{BranchName, RepoName};
 use identity::ParsedKey;
 use kernel::{Email, Time};
 use orgs::NewSlug;
@@ -19,10 +20,12 @@ pub(crate) fn check(format: &str, text: &str) -> Result<(), String> {
     match format {
         "date-time" => discard(text.parse::<Time>()),
         "email" => discard(text.parse::<Email>()),
+        "branch-name" => discard(text.parse::<BranchName>()),
         "country-code" => discard(text.parse::<CountryCode>()),
         "new-slug" => discard(text.parse::<NewSlug>()),
         "project-name" => discard(text.parse::<ProjectName>()),
         "registrable-domain" => discard(DomainName::parse(text)),
+        "repository-name" => discard(text.parse::<RepoName>()),
         "ssh-public-key" => discard(ParsedKey::parse(text)),
         _ => Ok(()),
     }
@@ -49,10 +52,12 @@ mod tests {
                 long_local.as_str(),
                 "must be an e-mail address of at most 254 characters, 64",
             ),
+            ("branch-name", "main", "a..b", "must be a name that git accepts for a branch"),
             ("country-code", "DE", "XX", "must be an assigned country code"),
             ("new-slug", "acme", "admin", "is reserved for the platform"),
             ("project-name", "site", "xn--a", "must not begin with xn--"),
             ("registrable-domain", "BÜCHER.example", "www.example.org", "must be one label under a public suffix"),
+            ("repository-name", "app", "app.git", "must not end with .git"),
             ("ssh-public-key", key, "ssh-ed25519 AAAA", "is not one line of a .pub file"),
         ] {
             assert_eq!(check(format, valid), Ok(()), "{format}");

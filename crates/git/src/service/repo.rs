@@ -1,13 +1,13 @@
 //! Repositories, for members of an organization.
 
 use kernel::audit::{Actor, Event};
-use kernel::{InvalidField, InvalidFields, Page, Paging, ProjectId, RepositoryId};
+use kernel::{InvalidField, Page, Paging, ProjectId, RepositoryId};
 use serde_json::json;
 use store::{Connection, Outcome};
 
 use super::{Repositories, Result, Target};
 use crate::error::GitError;
-use crate::model::{BranchName, CloneUrls, NewRepo, RefUpdate, Repo, RepoChange, RepoName, Visibility};
+use crate::model::{BranchName, CloneUrls, NewRepo, RefUpdate, Repo, RepoChange, Visibility};
 use crate::repository::{RefUpdateRepository as _, RepoRecord, RepoRepository as _};
 
 /// The maximum number of repositories per project.
@@ -45,17 +45,14 @@ impl Repositories {
     /// Creates an empty repository. The git node creates its directory on the first access.
     ///
     /// # Errors
-    /// Returns [`GitError::Fields`], [`GitError::ProjectNotFound`], [`GitError::RepoExists`], [`GitError::RepoLimit`]
-    /// or [`GitError::DeletedLimit`].
+    /// Returns [`GitError::ProjectNotFound`], [`GitError::RepoExists`], [`GitError::RepoLimit`] or
+    /// [`GitError::DeletedLimit`].
     pub async fn create(&self, actor: &Actor, target: Target, at: ProjectPath<'_>, new: NewRepo) -> Result<Repo> {
         let NewRepo { name, visibility, default_branch, deploy_branch } = new;
         let default_branch = match default_branch {
-            Some(branch) => require_branch("defaultBranch", branch),
-            None => "main".parse().map_err(|error| InvalidField::new("defaultBranch", error)),
+            Some(branch) => branch,
+            None => "main".parse::<BranchName>().map_err(|error| InvalidField::new("defaultBranch", error))?,
         };
-        let deploy_branch = deploy_branch.map(|branch| require_branch("deployBranch", branch)).transpose();
-        let branches = InvalidFields::both(default_branch, deploy_branch);
-        let (name, (default_branch, deploy_branch)) = InvalidFields::both(require_name(name), branches)?;
         let now = self.store.clock_rng().now();
         let record = RepoRecord {
             id: self.store.clock_rng().id_at(now),
@@ -116,17 +113,9 @@ impl Repositories {
     /// Changes the name, the visibility, the default branch or the deploy branch. A no-op if all values stay the same.
     ///
     /// # Errors
-    /// Returns [`GitError::Fields`], [`GitError::ProjectNotFound`], [`GitError::RepoNotFound`] or
-    /// [`GitError::RepoExists`].
+    /// Returns [`GitError::ProjectNotFound`], [`GitError::RepoNotFound`] or [`GitError::RepoExists`].
     pub async fn update(&self, actor: &Actor, target: Target, name: &str, change: RepoChange) -> Result<()> {
         let RepoChange { name: new_name, visibility, default_branch, deploy_branch } = change;
-        let new_name = new_name.map(require_name).transpose();
-        let default_branch = default_branch.map(|branch| require_branch("defaultBranch", branch)).transpose();
-        let require_deploy_branch =
-            |branch: Option<BranchName>| branch.map(|branch| require_branch("deployBranch", branch)).transpose();
-        let deploy_branch = deploy_branch.map(require_deploy_branch).transpose();
-        let branches = InvalidFields::both(default_branch, deploy_branch);
-        let (new_name, (default_branch, deploy_branch)) = InvalidFields::both(new_name, branches)?;
         self.store
             .transaction(actor, async |tx: &mut Connection| {
                 lock_project(tx, target.project).await?;
@@ -213,18 +202,4 @@ const LIVE_NAME: &str = "repositories_project_id_name_live_key";
 /// Locks the project of a change. It may have been deleted after the policy found it.
 async fn lock_project(tx: &mut Connection, project: ProjectId) -> Result<()> {
     if tx.repo_lock_project(project).await? { Ok(()) } else { Err(GitError::ProjectNotFound) }
-}
-
-fn require_name(name: RepoName) -> std::result::Result<RepoName, InvalidField> {
-    match name.has_git_suffix() {
-        true => Err(InvalidField::new("name", "must not end with .git")),
-        false => Ok(name),
-    }
-}
-
-fn require_branch(field: &'static str, branch: BranchName) -> std::result::Result<BranchName, InvalidField> {
-    match branch.is_valid() {
-        true => Ok(branch),
-        false => Err(InvalidField::new(field, "must be a name that git accepts for a branch")),
-    }
 }

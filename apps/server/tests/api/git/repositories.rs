@@ -80,11 +80,17 @@ async fn malformed_names_and_branches_are_named() {
         let fields = response.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap().clone();
         fields.iter().map(|field| field["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let refused = ada.post(REPOS, json!({ "name": "a.git", "defaultBranch": "a..b", "deployBranch": "a.lock" })).await;
-    assert_eq!(paths(&refused), ["name", "defaultBranch", "deployBranch"]);
-    let change = json!({ "name": "b.git", "defaultBranch": "HEAD", "deployBranch": "a..b" });
+    let new = json!({ "name": "a.git", "defaultBranch": "a..b", "deployBranch": "a.lock", "visibility": "x" });
+    let refused = ada.post(REPOS, new).await;
+    assert_eq!(paths(&refused), ["defaultBranch", "deployBranch", "name", "visibility"]);
+    assert_eq!(
+        refused.body["details"]["fields"][1],
+        json!({ "path": "deployBranch", "message": "must be a name that git accepts for a branch" })
+    );
+    assert_eq!(refused.body["details"]["fields"][2], json!({ "path": "name", "message": "must not end with .git" }));
+    let change = json!({ "name": "b.git", "defaultBranch": "HEAD", "deployBranch": "a..b", "visibility": "x" });
     let refused = ada.patch(&format!("{REPOS}/{}", "a".repeat(64)), change).await;
-    assert_eq!(paths(&refused), ["name", "defaultBranch", "deployBranch"]);
+    assert_eq!(paths(&refused), ["defaultBranch", "deployBranch", "name", "visibility"]);
     assert_eq!(ada.get(REPOS).await.expect(200)["items"].as_array().unwrap().len(), 1);
 }
 
