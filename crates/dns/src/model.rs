@@ -139,7 +139,8 @@ pub struct Ds {
 #[serde(deny_unknown_fields)]
 pub struct NewZone {
     /// The domain name, in Unicode or punycode.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "example.org"))]
+    #[cfg_attr(feature = "openapi", schema(format = "zone-name", min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(example = "example.org"))]
     pub name: String,
 }
 

@@ -5,12 +5,13 @@
 
 use std::fmt::Display;
 
+use dns::ZoneName;
 use domains::{CountryCode, DomainName};
 use git::{BranchName, RepoName};
 use identity::ParsedKey;
 use kernel::{Email, Time};
 use orgs::NewSlug;
-use projects::ProjectName;
+use projects::{HostName, ProjectName};
 
 /// Checks a text against the format of its schema. A format without a parser accepts every text.
 ///
@@ -22,11 +23,14 @@ pub(crate) fn check(format: &str, text: &str) -> Result<(), String> {
         "email" => discard(text.parse::<Email>()),
         "branch-name" => discard(text.parse::<BranchName>()),
         "country-code" => discard(text.parse::<CountryCode>()),
+        // The service also rejects names under the platform's domains.
+        "custom-hostname" => discard(HostName::parse(text, &[])),
         "new-slug" => discard(text.parse::<NewSlug>()),
         "project-name" => discard(text.parse::<ProjectName>()),
         "registrable-domain" => discard(DomainName::parse(text)),
         "repository-name" => discard(text.parse::<RepoName>()),
         "ssh-public-key" => discard(ParsedKey::parse(text)),
+        "zone-name" => discard(ZoneName::parse(text)),
         _ => Ok(()),
     }
 }
@@ -54,11 +58,13 @@ mod tests {
             ),
             ("branch-name", "main", "a..b", "must be a name that git accepts for a branch"),
             ("country-code", "DE", "XX", "must be an assigned country code"),
+            ("custom-hostname", "www.example.org", "x.org:443", "must be a hostname without scheme, port and path"),
             ("new-slug", "acme", "admin", "is reserved for the platform"),
             ("project-name", "site", "xn--a", "must not begin with xn--"),
             ("registrable-domain", "BÜCHER.example", "www.example.org", "must be one label under a public suffix"),
             ("repository-name", "app", "app.git", "must not end with .git"),
             ("ssh-public-key", key, "ssh-ed25519 AAAA", "is not one line of a .pub file"),
+            ("zone-name", "example.org", "co.uk", "is a public suffix"),
         ] {
             assert_eq!(check(format, valid), Ok(()), "{format}");
             let error = check(format, invalid).expect_err(format);

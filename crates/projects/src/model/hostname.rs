@@ -124,7 +124,8 @@ pub struct Check {
 pub struct NewHostname {
     /// The hostname. It is stored as lowercase punycode.
     #[validate(length(min = 1, max = 1024))]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024, example = "www.example.org"))]
+    #[cfg_attr(feature = "openapi", schema(format = "custom-hostname", min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(example = "www.example.org"))]
     pub name: String,
 }
 

@@ -68,6 +68,9 @@ async fn invalid_zone_names_are_rejected() {
         let refused = ada.post(ZONES, json!({ "name": name })).await;
         assert_eq!(refused.expect_error(400, "bad_request")["details"]["fields"][0]["path"], "name", "{name}");
     }
+    let both = ada.post(ZONES, json!({ "name": "co.uk", "x": 1 })).await;
+    let fields = both.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    assert_eq!(fields.iter().map(|field| &field["path"]).collect::<Vec<_>>(), ["name", "x"]);
     ada.post(ZONES, json!({ "name": "a.example", "x": 1 })).await.expect_error(400, "bad_request");
     ada.get(&format!("{ZONES}/co.uk")).await.expect_error(404, "not_found");
 }

@@ -124,6 +124,9 @@ async fn invalid_hostnames_are_rejected() {
     let response = ada.post(HOSTNAMES, json!({ "name": long })).await;
     let field = &response.expect_error(400, "bad_request")["details"]["fields"][0];
     assert!(field["message"].as_str().unwrap().contains("at most 241 characters"), "{field}");
+    let both = ada.post(HOSTNAMES, json!({ "name": "x.org:443", "x": 1 })).await;
+    let fields = both.expect_error(400, "bad_request")["details"]["fields"].as_array().unwrap();
+    assert_eq!(fields.iter().map(|field| &field["path"]).collect::<Vec<_>>(), ["name", "x"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
