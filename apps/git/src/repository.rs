@@ -35,6 +35,9 @@ const CONFIG: &str = "\
 	maxTreeDepth = 2048
 	logAllRefUpdates = false
 	alternateRefsCommand = true
+[init]
+	defaultObjectFormat = sha1
+	defaultRefFormat = files
 [safe]
 	directory = *
 [transfer]

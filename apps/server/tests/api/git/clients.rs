@@ -129,6 +129,24 @@ async fn atomic_pushes_and_push_options_are_accepted() {
     assert!(work.fails(&["push", "origin", "main:refs/svc/kept/x"]).contains("hidden ref"));
 }
 
+/// This git has the defaults of git 3.0: a setting that is missing has another value.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_repository_does_not_depend_on_the_default_formats_of_git() {
+    let default =
+        |setting: &str, variable: &str| format!("/bin/grep -q {setting} \"$GIT_CONFIG_GLOBAL\" || export {variable}");
+    let defaults = [
+        default("defaultObjectFormat", "GIT_DEFAULT_HASH=sha256"),
+        default("defaultRefFormat", "GIT_DEFAULT_REF_FORMAT=reftable"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let kit = Kit::start_with(&[("PATH", wrapped_git(folder.path(), &defaults.join("\n")))]).await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let commit = work.commit("a", b"a");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    assert_eq!(kit.ref_updates(1).await[0]["new"], commit.as_str());
+}
+
 /// SIGTERM stops the node during a clone and a push.
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_node_finishes_ssh_commands() {
