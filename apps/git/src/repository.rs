@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use daemon::if_exists;
 use rustix::fs::{FlockOperation, flock};
+use semaphores::KeyedSemaphores;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -81,8 +82,8 @@ struct Inner {
     /// The ids of the erased repositories. An access that was allowed before the erasure must not create the repository
     /// again.
     erased: Mutex<HashSet<String>>,
-    /// Held while a repository is created or its `HEAD` changes, so that these operations do not run at the same time.
-    heads: Mutex<()>,
+    /// The permit of each repository that is created, or whose `HEAD` is checked or changed.
+    heads: KeyedSemaphores<String>,
     /// The lock of the directory, held until the process ends.
     _lock: File,
 }
@@ -130,7 +131,7 @@ impl Repositories {
             git,
             locks: Mutex::default(),
             erased: Mutex::default(),
-            heads: Mutex::default(),
+            heads: KeyedSemaphores::new(1),
             _lock: lock,
         })))
     }
@@ -170,8 +171,13 @@ impl Repositories {
         let repository = self.using(id, reason).await?;
         let is_erased = self.0.erased.lock().unwrap_or_else(PoisonError::into_inner).contains(id);
         ensure!(!is_erased, "the repository was erased after the access was allowed");
+        let head = self.0.heads.of(id.to_owned()).acquire_owned().await?;
         let (this, path, branch) = (self.clone(), repository.path.clone(), default_branch.to_owned());
-        spawn_blocking(move || this.prepare(&path, &branch)).await??;
+        spawn_blocking(move || {
+            let _head = head;
+            this.prepare(&path, &branch)
+        })
+        .await??;
         Ok(repository)
     }
 
@@ -208,7 +214,6 @@ impl Repositories {
     }
 
     fn prepare(&self, path: &Path, branch: &str) -> anyhow::Result<()> {
-        let _heads = self.0.heads.lock().unwrap_or_else(PoisonError::into_inner);
         let head = format!("ref: refs/heads/{branch}\n");
         if !path.is_dir() {
             let new = tempfile::Builder::new().tempdir_in(self.0.dir.join("new"))?;

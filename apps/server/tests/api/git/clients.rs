@@ -129,6 +129,29 @@ async fn atomic_pushes_and_push_options_are_accepted() {
     assert!(work.fails(&["push", "origin", "main:refs/svc/kept/x"]).contains("hidden ref"));
 }
 
+/// git does not finish the creation of one repository.
+#[tokio::test(flavor = "multi_thread")]
+async fn creation_of_a_repository_does_not_delay_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
+    let wait = format!("while [ -e '{}' ]; do : > '{}'; /bin/sleep 0.05; done", hold.display(), held.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\" init --quiet\"*) {wait} ;;\nesac"));
+    let kit = Kit::start_with(&[("PATH", path)]).await;
+    kit.create("app").await;
+    kit.create("other").await;
+    let work = kit.init("work");
+    let other = kit.url(&kit.token, "other");
+    work.git(&["ls-remote", &other]);
+    std::fs::write(&hold, "").unwrap();
+    let mut creation = work.command(&["ls-remote", "origin"]).spawn().unwrap();
+    eventually("git creates the repository", async || held.exists().then_some(())).await;
+    let mut read = work.command(&["ls-remote", &other]).spawn().unwrap();
+    let status = eventually("the other repository is read", async || read.try_wait().unwrap()).await;
+    assert!(status.success());
+    std::fs::remove_file(&hold).unwrap();
+    assert!(creation.wait().unwrap().success());
+}
+
 /// This git has the defaults of git 3.0: a setting that is missing has another value.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_repository_does_not_depend_on_the_default_formats_of_git() {
