@@ -201,3 +201,22 @@ fn successful(response: Response) -> anyhow::Result<Response> {
 async fn json<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
     Ok(response.json().await.map_err(reqwest::Error::without_url)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use settings::Settings;
+
+    use super::*;
+    use crate::config::{CLAIM, TABLE};
+
+    impl Core {
+        /// Returns a client of an address at which no server listens.
+        pub fn unreachable() -> Self {
+            daemon::install_crypto_provider();
+            let settings =
+                [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", "http://127.0.0.1:1")];
+            let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            Self::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap()
+        }
+    }
+}

@@ -163,7 +163,7 @@ async fn repack_one(
     }
     // Read the journal first: an update that is delivered between the two reads is then in the journal's list. In the
     // opposite order, both lists could lack it.
-    let mut kept: HashSet<String> = journal.undelivered_objects(id).into_iter().collect();
+    let mut kept: HashSet<String> = journal.undelivered_objects(id).await?.into_iter().collect();
     kept.extend(core.listed_objects(id).await?);
     let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
     failures.record(id, &repacked);
@@ -240,19 +240,11 @@ fn stdin_of(text: &str) -> io::Result<Stdio> {
 
 #[cfg(test)]
 mod tests {
-    use settings::Settings;
-
     use super::*;
-    use crate::config::{CLAIM, Config, TABLE};
 
     #[tokio::test]
     async fn only_failures_of_git_postpone_a_repack() {
-        daemon::install_crypto_provider();
-        // No server listens at this address.
-        let settings =
-            [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", "http://127.0.0.1:1")];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap();
+        let core = Core::unreachable();
         let (_folder, repositories) = Repositories::temporary();
         let (journal, _changed) = Journal::open(&repositories).unwrap();
         let (sizes, failures) = (SizeReporter::new(core.clone()), Failures::default());

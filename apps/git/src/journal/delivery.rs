@@ -93,14 +93,7 @@ impl Journal {
     ) {
         let mut delay = MIN_RETRY_DELAY;
         loop {
-            let Some(pusher) = self.state(repository).book().next_pusher() else { return };
-            let delivered = {
-                // The pusher's permit is acquired first. So a user with many repositories has few places in the queue.
-                let _share = permits.pushers.of(pusher).acquire_owned().await;
-                let _permit = permits.all.acquire().await;
-                self.deliver(core, deployer, repository).await
-            };
-            match delivered {
+            match self.deliver_in_turn(core, deployer, repository, permits).await {
                 Ok(delivered) => return metrics.delivered(delivered),
                 Err(error) => {
                     tracing::warn!(error = format!("{error:#}"), repository, "failed to deliver updates of refs");
@@ -111,14 +104,27 @@ impl Journal {
         }
     }
 
+    /// Waits for the permits of a delivery, and delivers the updates of a repository. Returns their number.
+    async fn deliver_in_turn(
+        &self,
+        core: &Core,
+        deployer: &Deployer,
+        repository: &str,
+        permits: &DeliveryPermits,
+    ) -> anyhow::Result<usize> {
+        let next = self.state(repository).access_book(|book| book.next_pusher()).await?;
+        let Some(pusher) = next else { return Ok(0) };
+        // The pusher's permit is acquired first. So a user with many repositories has few places in the queue.
+        let _share = permits.pushers.of(pusher).acquire_owned().await;
+        let _permit = permits.all.acquire().await;
+        self.deliver(core, deployer, repository).await
+    }
+
     /// Delivers the updates of a repository that are known to have taken effect. Returns their number. Later updates
     /// start another delivery, so that the repositories that wait can use the permit first.
     async fn deliver(&self, core: &Core, deployer: &Deployer, repository: &str) -> anyhow::Result<usize> {
         let state = self.state(repository);
-        let (transactions, after) = {
-            let book = state.book();
-            (book.decided(), book.after)
-        };
+        let (transactions, after) = state.access_book(|book| (book.decided(), book.after)).await?;
         let (repositories, count) = (&self.0.repositories, transactions.len());
         if count == 0 {
             return Ok(0);
@@ -134,7 +140,8 @@ impl Journal {
             }
             chunk.iter().for_each(|(push, update)| self.note_number(push, update));
         }
-        state.book().forget(count, after + i64::try_from(updates.len())?)?;
+        let after = after + i64::try_from(updates.len())?;
+        state.access_book(move |book| book.forget(count, after)).await??;
         state.delivered.notify_waiters();
         Ok(updates.len())
     }

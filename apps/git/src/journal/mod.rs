@@ -66,6 +66,15 @@ impl RepositoryState {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls a function with the book in a thread that may block, because the book is locked while its file is synced.
+    async fn access_book<T: Send + 'static>(
+        self: &Arc<Self>,
+        access: impl FnOnce(&mut Book) -> T + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let state = Arc::clone(self);
+        Ok(spawn_blocking(move || access(&mut state.book())).await?)
+    }
+
     fn packs(&self) -> MutexGuard<'_, Packs> {
         self.packs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +197,10 @@ impl Journal {
     /// Removes the state of an erased repository from memory, unless updates are not delivered yet.
     pub fn forget(&self, repository: &str) {
         let mut states = self.states();
-        if states.get(repository).is_some_and(|state| state.book().transactions.is_empty()) {
+        // A locked book is in use.
+        let is_unused =
+            |state: &Arc<RepositoryState>| state.book.try_lock().is_ok_and(|book| book.transactions.is_empty());
+        if states.get(repository).is_some_and(is_unused) {
             states.remove(repository);
         }
     }
@@ -322,15 +334,18 @@ impl Journal {
         let state = self.state(repository);
         let wait = async {
             loop {
-                let delivered = state.delivered.notified();
-                if !state.book().transactions.iter().any(|transaction| transaction.push == id) {
-                    return;
+                let (delivered, id) = (state.delivered.notified(), id.to_owned());
+                let waits = move |book: &mut Book| book.transactions.iter().any(|transaction| transaction.push == id);
+                if !state.access_book(waits).await? {
+                    return anyhow::Ok(());
                 }
                 delivered.await;
             }
         };
         // A timeout is not an error.
-        let _ = timeout(MAX_DELIVERY_WAIT, wait).await;
+        if let Ok(Err(error)) = timeout(MAX_DELIVERY_WAIT, wait).await {
+            tracing::error!(error = format!("{error:#}"), repository, "failed to wait for the delivery of a push");
+        }
     }
 
     /// Starts the delivery of a repository's updates.
@@ -340,11 +355,12 @@ impl Journal {
     }
 
     /// Returns the old objects of updates that are not delivered yet.
-    pub fn undelivered_objects(&self, repository: &str) -> Vec<String> {
-        let state = self.state(repository);
-        let book = state.book();
-        let updates = book.transactions.iter().flat_map(|transaction| &transaction.updates);
-        updates.filter_map(|update| update.old.clone()).collect()
+    pub async fn undelivered_objects(&self, repository: &str) -> anyhow::Result<Vec<String>> {
+        let old = |book: &mut Book| -> Vec<String> {
+            let updates = book.transactions.iter().flat_map(|transaction| &transaction.updates);
+            updates.filter_map(|update| update.old.clone()).collect()
+        };
+        self.state(repository).access_book(old).await
     }
 }
 
@@ -429,10 +445,12 @@ fn now() -> SystemTime {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-
-    use futures_util::FutureExt as _;
+    use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::core::Core;
+    use crate::deploy::Deployer;
+    use crate::metrics::Metrics;
 
     fn transaction(push: &str) -> Transaction {
         Transaction {
@@ -467,11 +485,45 @@ mod tests {
         let state = journal.state(repository);
         state.book().transactions = vec![transaction("first"), transaction("second")];
         let mut wait = pin!(journal.wait_for_delivery(repository, "first"));
-        assert!(wait.as_mut().now_or_never().is_none());
+        assert!(timeout(MAX_DELIVERY_WAIT / 2, wait.as_mut()).await.is_err());
         state.book().transactions.remove(0);
         state.delivered.notify_waiters();
-        assert!(wait.now_or_never().is_some());
+        assert!(timeout(MAX_DELIVERY_WAIT / 4, wait).await.is_ok());
         // The updates of the other push are never delivered.
         journal.wait_for_delivery(repository, "second").await;
+    }
+
+    /// The book is locked while its file is synced, which takes long on a failing disk.
+    #[tokio::test]
+    async fn locked_book_does_not_block_the_runtime() {
+        let (_folder, repositories) = Repositories::temporary();
+        let (journal, changed) = Journal::open(&repositories).unwrap();
+        let (core, metrics) = (Core::unreachable(), Metrics::new().unwrap());
+        let deployer = Deployer::new(core.clone(), repositories, metrics.clone());
+        let repository = "rep_0000000000000001";
+        let state = journal.state(repository);
+        let ((locked, is_locked), (release, is_released)) = (channel(), channel());
+        let holder = thread::spawn(move || {
+            let _book = state.book();
+            locked.send(()).unwrap();
+            is_released.recv_timeout(Duration::from_secs(60))
+        });
+        is_locked.recv().unwrap();
+        let deliveries = tokio::spawn(journal.clone().deliver_all(core, deployer, changed, metrics));
+        let waiting = journal.clone();
+        let wait = tokio::spawn(async move {
+            waiting.notify(repository.to_owned());
+            waiting.wait_for_delivery(repository, "push").await;
+            waiting.undelivered_objects(repository).await.unwrap()
+        });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        journal.forget(repository);
+        assert!(journal.states().contains_key(repository));
+        release.send(()).unwrap();
+        assert!(holder.join().unwrap().is_ok(), "the runtime waited for the book");
+        assert!(wait.await.unwrap().is_empty());
+        deliveries.abort();
     }
 }
