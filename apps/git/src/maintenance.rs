@@ -157,6 +157,9 @@ async fn repack_one(
         if needs_graph(&repository.path) {
             let written = write_graph(repositories.git(), &repository.path).await;
             failures.record(id, &written);
+            if written.is_err() {
+                sizes.report_change(id.to_owned(), repository, true);
+            }
             return written;
         }
         return Ok(());
@@ -260,5 +263,27 @@ mod tests {
         fs::remove_file(path.join("HEAD")).unwrap();
         failures.record(id, &repack_keeping(repositories.git(), &path, &HashSet::new()).await);
         assert!(!failures.allow(id));
+    }
+
+    #[tokio::test]
+    async fn lock_of_a_killed_commit_graph_is_removed() {
+        let core = Core::unreachable();
+        let (_folder, repositories) = Repositories::temporary();
+        let (journal, _changed) = Journal::open(&repositories).unwrap();
+        let (sizes, failures) = (SizeReporter::new(core.clone()), Failures::default());
+        let id = "rep_0000000000000001";
+        let path = repositories.open_or_create(id, "main", Use::Read).await.unwrap().path;
+        let mut import = repositories.git().maintenance(Some(&path));
+        let commit = "commit refs/heads/main\ncommitter Ada <ada@example.org> 0 +0000\ndata 0\n";
+        import.args(["fast-import", "--quiet"]).stdin(stdin_of(commit).unwrap());
+        assert!(import.status().unwrap().success());
+        let pack = fs::File::create(path.join("objects/pack/pack-1.pack")).unwrap();
+        pack.set_len(MAX_BYTES_WITHOUT_GRAPH + 1).unwrap();
+        fs::write(path.join("objects/info/commit-graph.lock"), "").unwrap();
+        assert!(repack_one(&core, &repositories, (&journal, &sizes, &failures), id).await.is_err());
+        // Lets the cleanup begin. The next attempt waits until it ends.
+        tokio::task::yield_now().await;
+        repack_one(&core, &repositories, (&journal, &sizes, &failures), id).await.unwrap();
+        assert!(path.join("objects/info/commit-graph").is_file());
     }
 }
