@@ -87,7 +87,8 @@ CREATE TABLE git.nodes (
 -- The organizations of all projects, with deleted ones: their repositories use storage until they are erased.
 CREATE VIEW git.project_orgs AS SELECT id, org_id, deleted_at FROM projects.projects;
 
--- The paths of live projects. This context reads no other columns of other contexts than those of these two views.
+-- The paths and owners of live projects. This context reads no other columns of other contexts than those of these two
+-- views.
 CREATE VIEW git.projects AS
-    SELECT p.id, p.org_id, o.slug, p.name
+    SELECT p.id, p.org_id, o.slug, p.name, o.plan, o.created_by
         FROM projects.projects p JOIN orgs.orgs o ON o.id = p.org_id WHERE p.deleted_at IS NULL;

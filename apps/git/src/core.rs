@@ -120,11 +120,9 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the ids of the objects of a repository that must stay readable.
-    pub async fn listed_objects(&self, repository: &str) -> anyhow::Result<Vec<String>> {
-        let url = self.url(&format!("repositories/{repository}/objects"));
-        let listed: GitObjects = self.json(self.client.get(url)).await?;
-        Ok(listed.objects)
+    /// Returns the objects of a repository that must stay readable, and its owner.
+    pub async fn objects(&self, repository: &str) -> anyhow::Result<GitObjects> {
+        self.json(self.client.get(self.url(&format!("repositories/{repository}/objects")))).await
     }
 
     /// Reports the size of a repository, in bytes.

@@ -44,6 +44,7 @@ use crate::core::Core;
 use crate::deploy::Deployer;
 use crate::exchange::Service;
 use crate::journal::Journal;
+use crate::maintenance::Maintenance;
 use crate::metrics::Metrics;
 use crate::repository::Repositories;
 use crate::ssh::SshServer;
@@ -106,7 +107,8 @@ impl GitNode {
         let url = config.internal_url.unwrap_or_else(|| format!("http://{internal_address}"));
         tasks.spawn(maintenance::announce(core.clone(), url, secret));
         tasks.spawn(maintenance::erase(core.clone(), repositories.clone(), journal.clone(), sizes.clone()));
-        tasks.spawn(maintenance::repack(core, repositories, journal, sizes));
+        tasks.spawn(sizes.clone().repeat(repositories.clone()));
+        tasks.spawn(Maintenance::new(core, repositories, journal, sizes).run());
         tracing::info!(%address, %ssh_address, %internal_address, core = config.core_url, "listening");
         Ok(Self { address, ssh_address, internal_address, http, internal, ssh, tasks })
     }

@@ -9,8 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use futures_util::{StreamExt as _, stream};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use protocol::{GitNodeInfo, SecretValue};
+use semaphores::KeyedSemaphores;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::core::Core;
@@ -98,26 +102,103 @@ async fn erase_once(
     Ok(())
 }
 
-/// Repacks repositories that received many pushes, and repeats the reports of sizes. It processes a few repositories at
-/// the same time, so that a large one does not delay the others.
-pub async fn repack(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) {
-    let failures = Failures::default();
-    let mut ticks = interval(REPACK_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let repack = async |id: String| {
-            if failures.allow(&id) {
-                let repacked = repack_one(&core, &repositories, (&journal, &sizes, &failures), &id).await;
-                if let Err(error) = repacked {
-                    tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
+/// Repacks the repositories that received many pushes, and writes commit-graphs.
+pub struct Maintenance {
+    core: Core,
+    repositories: Repositories,
+    journal: Journal,
+    sizes: SizeReporter,
+    failures: Failures,
+    /// The requests for the owners of repositories.
+    requests: Semaphore,
+    /// The turn of each owner.
+    turns: KeyedSemaphores<String>,
+    permits: Semaphore,
+}
+
+impl Maintenance {
+    pub fn new(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) -> Self {
+        let (failures, requests, permits) = (Failures::default(), Semaphore::new(1), Semaphore::new(MAX_REPACKS));
+        Self { core, repositories, journal, sizes, failures, requests, turns: KeyedSemaphores::new(1), permits }
+    }
+
+    /// Maintains the repositories that need it, at an interval. Runs until it is aborted.
+    pub async fn run(self) {
+        let mut ticks = interval(REPACK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut queued, mut running) = (HashSet::new(), FuturesUnordered::new());
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => match self.unmaintained().await {
+                    Ok(ids) => {
+                        for id in ids {
+                            if self.failures.allow(&id) && queued.insert(id.clone()) {
+                                running.push(self.maintain(id));
+                            }
+                        }
+                    }
+                    Err(error) => tracing::error!(%error, "the task that lists repositories to maintain failed"),
+                },
+                Some(id) = running.next() => {
+                    queued.remove(&id);
                 }
             }
-            if let Ok(path) = repositories.path(&id) {
-                sizes.repeat(&id, path).await;
+        }
+    }
+
+    /// Returns the repositories that need maintenance.
+    async fn unmaintained(&self) -> Result<Vec<String>, JoinError> {
+        let repositories = self.repositories.clone();
+        spawn_blocking(move || {
+            let is_unmaintained =
+                |id: &String| repositories.path(id).is_ok_and(|path| is_fragmented(&path) || needs_graph(&path));
+            repositories.all().into_iter().filter(is_unmaintained).collect()
+        })
+        .await
+    }
+
+    /// Maintains a repository when it is its turn. Returns its id.
+    async fn maintain(&self, id: String) -> String {
+        if let Err(error) = self.maintain_in_turn(&id).await {
+            tracing::warn!(error = format!("{error:#}"), repository = id, "failed to repack a repository");
+        }
+        id
+    }
+
+    async fn maintain_in_turn(&self, id: &str) -> anyhow::Result<()> {
+        let request = self.requests.acquire().await?;
+        let Some(owner) = self.core.objects(id).await?.owner else { return Ok(()) };
+        drop(request);
+        // The turn is acquired before the permit, so an owner has only one place in the queue for it.
+        let _turn = self.turns.of(owner).acquire_owned().await?;
+        let _permit = self.permits.acquire().await?;
+        self.repack(id).await
+    }
+
+    async fn repack(&self, id: &str) -> anyhow::Result<()> {
+        let Self { core, repositories, journal, sizes, failures, .. } = self;
+        let found = repositories.find(id, Use::Change).await?;
+        let Some(repository) = found else { return Ok(()) };
+        if !is_fragmented(&repository.path) {
+            if needs_graph(&repository.path) {
+                let written = write_graph(repositories.git(), &repository.path).await;
+                failures.record(id, &written);
+                if written.is_err() {
+                    sizes.report_change(id.to_owned(), repository, true);
+                }
+                return written;
             }
-        };
-        stream::iter(repositories.all()).for_each_concurrent(MAX_REPACKS, repack).await;
+            return Ok(());
+        }
+        // Read the journal first: an update that is delivered between the two reads is then in the journal's list. In
+        // the opposite order, both lists could lack it.
+        let mut kept: HashSet<String> = journal.undelivered_objects(id).await?.into_iter().collect();
+        kept.extend(core.objects(id).await?.objects);
+        let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
+        failures.record(id, &repacked);
+        // A failed command may have been killed, and then leaves lock files and an incomplete pack.
+        sizes.report_change(id.to_owned(), repository, repacked.is_err());
+        repacked
     }
 }
 
@@ -143,36 +224,6 @@ impl Failures {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn repack_one(
-    core: &Core,
-    repositories: &Repositories,
-    (journal, sizes, failures): (&Journal, &SizeReporter, &Failures),
-    id: &str,
-) -> anyhow::Result<()> {
-    let found = repositories.find(id, Use::Change).await?;
-    let Some(repository) = found else { return Ok(()) };
-    if !is_fragmented(&repository.path) {
-        if needs_graph(&repository.path) {
-            let written = write_graph(repositories.git(), &repository.path).await;
-            failures.record(id, &written);
-            if written.is_err() {
-                sizes.report_change(id.to_owned(), repository, true);
-            }
-            return written;
-        }
-        return Ok(());
-    }
-    // Read the journal first: an update that is delivered between the two reads is then in the journal's list. In the
-    // opposite order, both lists could lack it.
-    let mut kept: HashSet<String> = journal.undelivered_objects(id).await?.into_iter().collect();
-    kept.extend(core.listed_objects(id).await?);
-    let repacked = repack_keeping(repositories.git(), &repository.path, &kept).await;
-    failures.record(id, &repacked);
-    // A failed command may have been killed, and then leaves lock files and an incomplete pack.
-    sizes.report_change(id.to_owned(), repository, repacked.is_err());
-    repacked
 }
 
 async fn repack_keeping(git: &Git, repository: &Path, kept: &HashSet<String>) -> anyhow::Result<()> {
@@ -245,19 +296,25 @@ fn stdin_of(text: &str) -> io::Result<Stdio> {
 mod tests {
     use super::*;
 
+    /// The control plane of this node does not respond.
+    fn maintenance() -> (tempfile::TempDir, Maintenance) {
+        let core = Core::unreachable();
+        let (folder, repositories) = Repositories::temporary();
+        let (journal, _changed) = Journal::open(&repositories).unwrap();
+        (folder, Maintenance::new(core.clone(), repositories, journal, SizeReporter::new(core)))
+    }
+
     #[tokio::test]
     async fn only_failures_of_git_postpone_a_repack() {
-        let core = Core::unreachable();
-        let (_folder, repositories) = Repositories::temporary();
-        let (journal, _changed) = Journal::open(&repositories).unwrap();
-        let (sizes, failures) = (SizeReporter::new(core.clone()), Failures::default());
+        let (_folder, maintenance) = maintenance();
+        let Maintenance { repositories, failures, .. } = &maintenance;
         let id = "rep_0000000000000001";
         let path = repositories.open_or_create(id, "main", Use::Read).await.unwrap().path;
         for number in 0..=MAX_PACKS {
             fs::write(path.join(format!("objects/pack/pack-{number}.pack")), "").unwrap();
         }
         // The control plane does not list the objects to keep.
-        assert!(repack_one(&core, &repositories, (&journal, &sizes, &failures), id).await.is_err());
+        assert!(maintenance.repack(id).await.is_err());
         assert!(failures.allow(id));
         // This is not a repository any more.
         fs::remove_file(path.join("HEAD")).unwrap();
@@ -267,10 +324,8 @@ mod tests {
 
     #[tokio::test]
     async fn lock_of_a_killed_commit_graph_is_removed() {
-        let core = Core::unreachable();
-        let (_folder, repositories) = Repositories::temporary();
-        let (journal, _changed) = Journal::open(&repositories).unwrap();
-        let (sizes, failures) = (SizeReporter::new(core.clone()), Failures::default());
+        let (_folder, maintenance) = maintenance();
+        let repositories = &maintenance.repositories;
         let id = "rep_0000000000000001";
         let path = repositories.open_or_create(id, "main", Use::Read).await.unwrap().path;
         let mut import = repositories.git().maintenance(Some(&path));
@@ -280,10 +335,10 @@ mod tests {
         let pack = fs::File::create(path.join("objects/pack/pack-1.pack")).unwrap();
         pack.set_len(MAX_BYTES_WITHOUT_GRAPH + 1).unwrap();
         fs::write(path.join("objects/info/commit-graph.lock"), "").unwrap();
-        assert!(repack_one(&core, &repositories, (&journal, &sizes, &failures), id).await.is_err());
+        assert!(maintenance.repack(id).await.is_err());
         // Lets the cleanup begin. The next attempt waits until it ends.
         tokio::task::yield_now().await;
-        repack_one(&core, &repositories, (&journal, &sizes, &failures), id).await.unwrap();
+        maintenance.repack(id).await.unwrap();
         assert!(path.join("objects/info/commit-graph").is_file());
     }
 }

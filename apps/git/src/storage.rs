@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use daemon::if_exists;
+use futures_util::{StreamExt as _, stream};
 use semaphores::KeyedSemaphores;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::core::Core;
 use crate::repository::{Repositories, Repository};
@@ -23,6 +25,8 @@ const BLOCK_BYTES: u64 = 4096;
 const MAX_MEASUREMENTS: usize = 4;
 /// The age at which a report is repeated.
 const REPORT_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// The interval at which failed reports are repeated.
+const RETRY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The reason why a push may not store its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -151,12 +155,22 @@ impl SizeReporter {
         }
     }
 
-    /// Reports the size of a repository again if the last report failed or is old. At the limit of an organization, no
-    /// push can do this, because pushes are refused.
-    pub async fn repeat(&self, id: &str, path: PathBuf) {
-        let last = self.reported().get(id).copied();
-        if last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL) {
-            self.report(id, path).await;
+    /// Repeats the reports that failed or are old, at an interval. At the limit of an organization, no push can do this,
+    /// because pushes are refused. Runs until it is aborted.
+    pub async fn repeat(self, repositories: Repositories) {
+        let mut ticks = interval(RETRY_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let repeat = async |id: String| {
+                let last = self.reported().get(&id).copied();
+                if last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL)
+                    && let Ok(path) = repositories.path(&id)
+                {
+                    self.report(&id, path).await;
+                }
+            };
+            stream::iter(repositories.all()).for_each_concurrent(MAX_MEASUREMENTS, repeat).await;
         }
     }
 

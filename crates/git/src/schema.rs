@@ -45,6 +45,8 @@ diesel::table! {
         org_id -> Uuid,
         slug -> Text,
         name -> Text,
+        plan -> Text,
+        created_by -> Nullable<Uuid>,
     }
 }
 

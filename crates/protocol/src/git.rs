@@ -173,12 +173,15 @@ pub struct GitRepositories {
     pub repositories: Vec<String>,
 }
 
-/// Objects of a repository.
+/// The objects and the owner of a repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GitObjects {
     /// The ids of the objects that the updates of refs list as `old`. They must stay readable.
     pub objects: Vec<String>,
+    /// The organization, or its creator while it has the free plan. The node maintains only one repository of an owner
+    /// at a time. Null if the repository or its project is deleted.
+    pub owner: Option<String>,
 }
 
 /// The size of a repository.

@@ -159,7 +159,8 @@ async fn listed_objects(
     Path(repository): Path<RepositoryId>,
     repositories: Data<Repositories>,
 ) -> Result<Json<GitObjects>, Problem> {
-    Ok(Json(GitObjects { objects: repositories.listed_objects(repository).await? }))
+    let (objects, owner) = (repositories.listed_objects(repository).await?, repositories.owner(repository).await?);
+    Ok(Json(GitObjects { objects, owner }))
 }
 
 async fn erasable(_: GitNodeCaller, repositories: Data<Repositories>) -> Result<Json<GitRepositories>, Problem> {

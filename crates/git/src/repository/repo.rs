@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use diesel::query_builder::AsQuery as _;
 use diesel::sql_types::{BigInt, Timestamptz, Uuid};
 use diesel_async::RunQueryDsl;
-use kernel::{OrgId, Paging, ProjectId, RepositoryId, Time};
+use kernel::{OrgId, Paging, Plan, ProjectId, RepositoryId, Time, UserId};
 use store::{BATCH_SIZE, Connection, Prepared, Result, newest_first};
 
 use crate::model::{BranchName, RepoName, Visibility};
@@ -52,6 +52,10 @@ pub trait RepoRepository {
 
     /// Returns the live repository of a live project.
     async fn repo_find_by_id(&mut self, repository: RepositoryId) -> Result<Option<RepoRecord>>;
+
+    /// Returns the owner of a live repository of a live project: the organization, or its creator while it has the free
+    /// plan.
+    async fn repo_find_owner(&mut self, repository: RepositoryId) -> Result<Option<String>>;
 
     /// Returns the live repository with this name, and locks its row until the transaction ends.
     async fn repo_lock(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>>;
@@ -161,6 +165,19 @@ impl RepoRepository for Connection {
             .filter(repositories::id.eq(repository).and(repositories::erase_at.is_null()))
             .select(RepoRecord::as_select());
         Ok(query.first(self).await.optional()?)
+    }
+
+    async fn repo_find_owner(&mut self, repository: RepositoryId) -> Result<Option<String>> {
+        let query = repositories::table
+            .inner_join(projects::table.on(projects::id.eq(repositories::project_id)))
+            .filter(repositories::id.eq(repository).and(repositories::erase_at.is_null()))
+            .select((projects::org_id, projects::plan, projects::created_by));
+        let found: Option<(OrgId, Plan, Option<UserId>)> = query.first(self).await.optional()?;
+        Ok(found.map(|(org, plan, creator)| {
+            // The creator of an organization with a paid plan may have left it.
+            let creator = creator.filter(|_| plan == Plan::Free);
+            creator.map_or_else(|| org.to_string(), |user| user.to_string())
+        }))
     }
 
     async fn repo_lock(&mut self, project: ProjectId, name: &str) -> Result<Option<RepoRecord>> {

@@ -90,6 +90,15 @@ impl Repositories {
         Ok(updates.into_iter().filter_map(|update| update.old).collect())
     }
 
+    /// Returns the owner whose share of the node's maintenance a repository uses. `None` if the repository or its project
+    /// is deleted.
+    ///
+    /// # Errors
+    /// Returns [`crate::GitError::Store`].
+    pub async fn owner(&self, repository: RepositoryId) -> Result<Option<String>> {
+        Ok(self.store.connection().await?.repo_find_owner(repository).await?)
+    }
+
     /// Returns deleted repositories whose contents are due for erasure.
     ///
     /// # Errors

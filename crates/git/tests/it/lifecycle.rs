@@ -18,6 +18,8 @@ async fn deleted_repository_is_erased_after_thirty_days() {
     // The name is free immediately.
     let second = kit.create("app").await;
     assert_eq!(kit.repositories.find_by_path(AT, "app").await.unwrap().unwrap().id, second.id);
+    assert_eq!(kit.repositories.owner(first.id).await.unwrap(), None);
+    assert_eq!(kit.repositories.owner(second.id).await.unwrap(), Some(kit.target.org.to_string()));
     kit.clock.advance_days(29);
     assert_eq!(kit.repositories.erasable().await.unwrap(), []);
     // A node that reports the erasure too early changes nothing.

@@ -171,8 +171,7 @@ impl Kit {
     /// Returns the directory of `app` on the node.
     pub async fn bare(&self) -> PathBuf {
         let repo = self.ada.get(REPO).await;
-        let id = repo.expect(200)["id"].as_str().unwrap().to_owned();
-        self.node.folder.path().join("repos").join(&id[id.len() - 2..]).join(id)
+        self.node.repository(repo.expect(200)["id"].as_str().unwrap())
     }
 }
 
@@ -211,6 +210,11 @@ impl GitNode {
     /// Returns the directory of the node.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns the directory of the repository with this id.
+    pub fn repository(&self, id: &str) -> PathBuf {
+        self.folder().join("repos").join(&id[id.len() - 2..]).join(id)
     }
 
     /// Replaces the node's copy of the hook program. The script can run the program as `$hook`.

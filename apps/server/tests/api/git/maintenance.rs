@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::Kit;
+use super::kit::{token, wrapped_git};
 use crate::support::eventually;
 
 /// A repository with more packs than this is repacked.
@@ -95,6 +96,47 @@ async fn is_repacked(path: &str) {
     assert_eq!(work.git(&["--git-dir", bare, "cat-file", "-t", &deleted]), "commit");
     work.git(&["push", "--quiet", "origin", "HEAD:refs/heads/large"]);
     work.git(&["--git-dir", bare, "fsck", "--full"]);
+}
+
+/// Ada has repositories in two organizations, and git does not finish their commit-graphs.
+#[tokio::test(flavor = "multi_thread")]
+async fn maintenance_of_an_owner_does_not_delay_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hold, log] = ["hold", "log"].map(|name| folder.path().join(name));
+    // The file `hold` contains the id of a repository that is not held.
+    let wait =
+        format!("while [ -e '{0}' ] && ! echo \"$*\" | /bin/grep -qf '{0}'; do /bin/sleep 0.05; done", hold.display());
+    let log_and_wait = format!("echo \"$*\" >> '{}'; {wait}", log.display());
+    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*commit-graph*) {log_and_wait} ;;\nesac"));
+    let mut kit = Kit::start_with(&[("PATH", path)]).await;
+    let mia = kit.app.sign_in("mia").await;
+    kit.ada.post("/v1/orgs", json!({ "slug": "acme" })).await.expect(201);
+    let work = kit.init("work");
+    work.commit("large", &testkit::bundle::incompressible(1_100_000));
+    let mut ids = Vec::new();
+    for (user, org, names) in
+        [(&kit.ada, "ada", &["a", "b"][..]), (&kit.ada, "acme", &["a", "b"][..]), (&mia, "mia", &["a"][..])]
+    {
+        user.post(&format!("/v1/orgs/{org}/projects"), json!({ "name": "web" })).await.expect(201);
+        let password = token(user, &["git:write"]).await;
+        for name in names {
+            let repo = user.post(&format!("/v1/orgs/{org}/projects/web/repos"), json!({ "name": name })).await;
+            ids.push(repo.expect(201)["id"].as_str().unwrap().to_owned());
+            let url = format!("http://git:{password}@127.0.0.1:{}/{org}/web/{name}.git", kit.node.http);
+            work.git(&["push", "--quiet", &url, "main"]);
+        }
+    }
+    let mias = ids.pop().unwrap();
+    std::fs::write(&hold, &mias).unwrap();
+    // The node maintains repositories after each start.
+    kit.node.kill();
+    kit.node.restart().await;
+    let has_graph = |id: &String| kit.node.repository(id).join("objects/info/commit-graph").is_file();
+    eventually("Mia's repository has a commit-graph", async || has_graph(&mias).then_some(())).await;
+    let started = std::fs::read_to_string(&log).unwrap();
+    assert!(started.lines().filter(|line| !line.contains(&mias)).count() <= 1, "{started}");
+    std::fs::remove_file(&hold).unwrap();
+    eventually("the other repositories have commit-graphs", async || ids.iter().all(has_graph).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
