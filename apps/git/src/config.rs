@@ -46,7 +46,7 @@ settings::table! {
         Setting::with_default("SVC_GIT_MAX_REQUESTS_PER_MINUTE_PER_ADDRESS", "3000");
     /// The maximum size of a push: the compressed objects that the client sends.
     pub MAX_PUSH: ByteSize = Setting::with_default("SVC_GIT_MAX_PUSH", "2GiB");
-    /// Pushes are refused while the file system of `SVC_GIT_DIR` has less free space than this.
+    /// Pushes are refused while the file system of `SVC_GIT_DIR` has less free space than this. Repacks leave it free.
     pub MIN_FREE: ByteSize = Setting::with_default("SVC_GIT_MIN_FREE", "1GiB");
     /// The log filter, in the syntax of `RUST_LOG`.
     pub LOG: EnvFilter = Setting::with_default("SVC_GIT_LOG", "info,actix_server=warn,actix_http=off");

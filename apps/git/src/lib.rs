@@ -108,7 +108,8 @@ impl GitNode {
         tasks.spawn(maintenance::announce(core.clone(), url, secret));
         tasks.spawn(maintenance::erase(core.clone(), repositories.clone(), journal.clone(), sizes.clone()));
         tasks.spawn(sizes.clone().repeat(repositories.clone()));
-        tasks.spawn(Maintenance::new(core, repositories, journal, sizes).run());
+        let min_free_bytes = config.push_limits.min_free_bytes;
+        tasks.spawn(Maintenance::new(core, repositories, journal, sizes, min_free_bytes).run());
         tracing::info!(%address, %ssh_address, %internal_address, core = config.core_url, "listening");
         Ok(Self { address, ssh_address, internal_address, http, internal, ssh, tasks })
     }

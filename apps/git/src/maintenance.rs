@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::git::{Git, output};
 use crate::journal::Journal;
 use crate::repository::{Repositories, Use};
-use crate::storage::SizeReporter;
+use crate::storage::{SizeReporter, measure};
 
 /// The interval between successful announcements to the control plane.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
@@ -108,6 +108,8 @@ pub struct Maintenance {
     repositories: Repositories,
     journal: Journal,
     sizes: SizeReporter,
+    /// Repacks leave this number of bytes free.
+    min_free_bytes: u64,
     failures: Failures,
     /// The requests for the owners of repositories.
     requests: Semaphore,
@@ -117,9 +119,24 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    pub fn new(core: Core, repositories: Repositories, journal: Journal, sizes: SizeReporter) -> Self {
-        let (failures, requests, permits) = (Failures::default(), Semaphore::new(1), Semaphore::new(MAX_REPACKS));
-        Self { core, repositories, journal, sizes, failures, requests, turns: KeyedSemaphores::new(1), permits }
+    pub fn new(
+        core: Core,
+        repositories: Repositories,
+        journal: Journal,
+        sizes: SizeReporter,
+        min_free_bytes: u64,
+    ) -> Self {
+        Self {
+            core,
+            repositories,
+            journal,
+            sizes,
+            min_free_bytes,
+            failures: Failures::default(),
+            requests: Semaphore::new(1),
+            turns: KeyedSemaphores::new(1),
+            permits: Semaphore::new(MAX_REPACKS),
+        }
     }
 
     /// Maintains the repositories that need it, at an interval. Runs until it is aborted.
@@ -179,7 +196,7 @@ impl Maintenance {
         let Self { core, repositories, journal, sizes, failures, .. } = self;
         let found = repositories.find(id, Use::Change).await?;
         let Some(repository) = found else { return Ok(()) };
-        if !is_fragmented(&repository.path) {
+        if !is_fragmented(&repository.path) || !self.has_space(id, &repository.path).await? {
             if needs_graph(&repository.path) {
                 let written = write_graph(repositories.git(), &repository.path).await;
                 failures.record(id, &written);
@@ -199,6 +216,19 @@ impl Maintenance {
         // A failed command may have been killed, and then leaves lock files and an incomplete pack.
         sizes.report_change(id.to_owned(), repository, repacked.is_err());
         repacked
+    }
+
+    /// Returns whether the disk has space for a repack, which writes a copy of the repository before it removes the old
+    /// packs. Each repack leaves space for a copy of the same size to each concurrent one, so that all of them fit.
+    async fn has_space(&self, id: &str, path: &Path) -> anyhow::Result<bool> {
+        let path = path.to_owned();
+        let size_bytes = spawn_blocking(move || measure(&path)).await??;
+        let needed = self.min_free_bytes.saturating_add(size_bytes.saturating_mul(MAX_REPACKS as u64));
+        let has_space = self.repositories.free_bytes()? >= needed;
+        if !has_space {
+            tracing::warn!(repository = id, size_bytes, "too little free space in SVC_GIT_DIR to repack a repository");
+        }
+        Ok(has_space)
     }
 }
 
@@ -301,7 +331,7 @@ mod tests {
         let core = Core::unreachable();
         let (folder, repositories) = Repositories::temporary();
         let (journal, _changed) = Journal::open(&repositories).unwrap();
-        (folder, Maintenance::new(core.clone(), repositories, journal, SizeReporter::new(core)))
+        (folder, Maintenance::new(core.clone(), repositories, journal, SizeReporter::new(core), 0))
     }
 
     #[tokio::test]

@@ -42,7 +42,7 @@ pub enum StorageRefusal {
 pub struct PushLimits {
     /// The maximum size of the compressed objects that a client sends, in bytes.
     pub max_bytes: u64,
-    /// Pushes are refused while the file system has fewer free bytes.
+    /// Pushes are refused while the file system has fewer free bytes. Repacks leave them free.
     pub min_free_bytes: u64,
 }
 
@@ -186,7 +186,7 @@ impl SizeReporter {
 
 /// Returns the size of a directory. Each file counts as whole blocks, so that many small files, such as refs, count
 /// too.
-fn measure(directory: &Path) -> io::Result<u64> {
+pub fn measure(directory: &Path) -> io::Result<u64> {
     let (mut bytes, mut directories) = (0, vec![directory.to_owned()]);
     while let Some(directory) = directories.pop() {
         // git can remove files and directories at any time.

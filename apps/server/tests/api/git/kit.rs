@@ -271,7 +271,12 @@ impl GitNode {
     }
 
     pub async fn restart(&mut self) {
-        self.child = spawn("svc-git", &self.settings);
+        self.restart_with(&[]).await;
+    }
+
+    /// Restarts a killed node with further settings.
+    pub async fn restart_with(&mut self, more: &[(&'static str, String)]) {
+        self.child = spawn("svc-git", &[&self.settings[..], more].concat());
         let http = self.http;
         eventually("the git node listens", async || {
             tokio::net::TcpStream::connect(("127.0.0.1", http)).await.ok().map(drop)

@@ -98,6 +98,29 @@ async fn is_repacked(path: &str) {
     work.git(&["--git-dir", bare, "fsck", "--full"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_is_repacked_only_with_free_space() {
+    let mut kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    work.commit("large", &testkit::bundle::incompressible(1_100_000));
+    for number in 0..=MAX_PACKS {
+        work.commit("a", number.to_string().as_bytes());
+        work.git(&["push", "--quiet", "origin", "main"]);
+    }
+    let objects = kit.bare().await.join("objects");
+    let packs = || files(&objects).iter().filter(|file| file.extension().is_some_and(|found| found == "pack")).count();
+    assert!(packs() > MAX_PACKS);
+    kit.node.kill();
+    kit.node.restart_with(&[("SVC_GIT_MIN_FREE", "1000000TiB".to_owned())]).await;
+    let graph = objects.join("info/commit-graph");
+    eventually("the repository has a commit-graph", async || graph.is_file().then_some(())).await;
+    assert!(packs() > MAX_PACKS);
+    kit.node.kill();
+    kit.node.restart().await;
+    eventually("the repository has one pack", async || (packs() == 1).then_some(())).await;
+}
+
 /// Ada has repositories in two organizations, and git does not finish their commit-graphs.
 #[tokio::test(flavor = "multi_thread")]
 async fn maintenance_of_an_owner_does_not_delay_others() {
