@@ -125,11 +125,15 @@ impl Core {
         self.json(self.client.get(self.url(&format!("repositories/{repository}/objects")))).await
     }
 
-    /// Reports the size of a repository, in bytes.
-    pub async fn report_size(&self, repository: &str, size_bytes: u64) -> anyhow::Result<()> {
+    /// Reports the size of a repository, in bytes. Returns false if the control plane does not have the repository.
+    pub async fn report_size(&self, repository: &str, size_bytes: u64) -> anyhow::Result<bool> {
         let url = self.url(&format!("repositories/{repository}/size"));
-        self.send(self.client.put(url).json(&GitSize { size_bytes })).await?;
-        Ok(())
+        let response = answer(self.client.put(url).json(&GitSize { size_bytes })).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        successful(response)?;
+        Ok(true)
     }
 
     /// Returns deleted repositories whose contents must be erased.

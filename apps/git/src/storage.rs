@@ -139,12 +139,18 @@ impl SizeReporter {
             let _permits = (queued, self.running.of(id.to_owned()).acquire_owned().await?);
             let size_bytes = {
                 let _permit = self.measurements.acquire().await?;
-                spawn_blocking(move || measure(&path)).await??
+                let measured = path.clone();
+                spawn_blocking(move || measure(&measured)).await??
             };
             self.core.report_size(id, size_bytes).await
         };
         match report.await {
-            Ok(()) => {
+            // The repository was erased after the report began.
+            Ok(false) if !path.is_dir() => self.forget(id),
+            Ok(exists) => {
+                if !exists {
+                    tracing::warn!(repository = id, "the control plane does not have a repository of this node");
+                }
                 self.reported().insert(id.to_owned(), Instant::now());
             }
             Err(error) => {

@@ -82,8 +82,8 @@ pub trait RepoRepository {
     /// Removes the row of a repository whose contents were erased. A no-op if the repository is not due for erasure.
     async fn repo_erase(&mut self, repository: RepositoryId, now: Time) -> Result<()>;
 
-    /// Stores the size of a repository, in bytes.
-    async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<()>;
+    /// Stores the size of a repository, in bytes. Returns false if the repository does not exist.
+    async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<bool>;
 
     /// Returns the sum of the sizes of an organization's repositories, in bytes, with those that are not erased yet.
     async fn repo_stored_bytes(&mut self, org: OrgId) -> Result<i64>;
@@ -230,12 +230,15 @@ impl RepoRepository for Connection {
         Ok(())
     }
 
-    async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<()> {
+    async fn repo_set_size(&mut self, repository: RepositoryId, size_bytes: i64) -> Result<bool> {
+        let stored = repositories::table.find(repository).select(repositories::size_bytes);
+        let stored: Option<i64> = stored.first(self).await.optional()?;
         // Most reports repeat the size, and a row that is written again becomes a dead row.
-        let changed = repositories::table.find(repository).filter(repositories::size_bytes.ne(size_bytes));
-        let update = diesel::update(changed).set(repositories::size_bytes.eq(size_bytes));
-        Prepared(update).execute(self).await?;
-        Ok(())
+        if stored.is_some_and(|stored| stored != size_bytes) {
+            let update = diesel::update(repositories::table.find(repository));
+            Prepared(update.set(repositories::size_bytes.eq(size_bytes))).execute(self).await?;
+        }
+        Ok(stored.is_some())
     }
 
     async fn repo_stored_bytes(&mut self, org: OrgId) -> Result<i64> {

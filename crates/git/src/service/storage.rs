@@ -3,6 +3,7 @@
 use kernel::{OrgId, Plan, RepositoryId};
 
 use super::{Repositories, Result};
+use crate::error::GitError;
 use crate::repository::RepoRepository as _;
 
 /// The storage of an organization's repositories, in bytes.
@@ -15,13 +16,14 @@ pub struct RepositoryStorage {
 }
 
 impl Repositories {
-    /// Stores the size of a repository that the git node reports. A no-op if the repository was erased.
+    /// Stores the size of a repository that the git node reports.
     ///
     /// # Errors
-    /// Returns [`crate::GitError::Store`].
+    /// Returns [`GitError::RepoNotFound`] if the repository does not exist or was erased, or [`GitError::Store`].
     pub async fn set_size(&self, repository: RepositoryId, size_bytes: u64) -> Result<()> {
         let size_bytes = i64::try_from(size_bytes).unwrap_or(i64::MAX);
-        Ok(self.store.connection().await?.repo_set_size(repository, size_bytes).await?)
+        let exists = self.store.connection().await?.repo_set_size(repository, size_bytes).await?;
+        if exists { Ok(()) } else { Err(GitError::RepoNotFound) }
     }
 
     /// Returns the storage that the repositories of an organization use.

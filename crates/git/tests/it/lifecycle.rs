@@ -71,8 +71,8 @@ async fn repositories_use_storage_until_they_are_erased() {
     assert_eq!(used().await, 130);
     kit.clock.advance_days(30);
     kit.repositories.erased(first.id).await.unwrap();
-    // A report that arrives after the erasure changes nothing.
-    kit.repositories.set_size(first.id, 100).await.unwrap();
+    let late = kit.repositories.set_size(first.id, 100).await;
+    assert!(matches!(late, Err(GitError::RepoNotFound)), "{late:?}");
     assert_eq!(used().await, 30);
 }
 

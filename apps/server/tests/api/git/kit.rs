@@ -1,5 +1,6 @@
 //! The test fixture: a server, a `svc-git` process, and git clients.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -15,7 +16,7 @@ use store::Store;
 use testkit::{reserved_port, write_program};
 
 use super::{REPO, REPOS};
-use crate::convergence::node_process::spawn;
+use crate::convergence::node_process::{command, spawn};
 use crate::support::{App, Caller, client, eventually};
 
 /// A server with Ada's project `site`, and a git node.
@@ -272,6 +273,13 @@ impl GitNode {
 
     pub async fn restart(&mut self) {
         self.restart_with(&[]).await;
+    }
+
+    /// Restarts a killed node. Returns the file of its log.
+    pub fn restart_with_log(&mut self) -> PathBuf {
+        let log = self.folder().join("log");
+        self.child = command("svc-git", &self.settings).stdout(File::create(&log).unwrap()).spawn().unwrap();
+        log
     }
 
     /// Restarts a killed node with further settings.

@@ -182,3 +182,25 @@ async fn repository_that_cannot_be_erased_does_not_keep_others() {
     })
     .await;
 }
+
+/// A dump from which the control plane was restored does not contain the repository.
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_that_the_control_plane_lost_is_logged_and_kept() {
+    let mut kit = Kit::start().await;
+    kit.create("app").await;
+    let work = kit.init("work");
+    let commit = work.commit("a", b"a");
+    work.git(&["push", "--quiet", "origin", "main"]);
+    let bare = kit.bare().await;
+    kit.node.kill();
+    kit.app.db_execute("DELETE FROM git.repositories").await.unwrap();
+    let log = kit.node.restart_with_log();
+    let id = bare.file_name().unwrap().to_str().unwrap();
+    eventually("the node logs the repository", async || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        let is_logged = |line: &str| line.contains("the control plane does not have a repository") && line.contains(id);
+        log.lines().any(is_logged).then_some(())
+    })
+    .await;
+    assert_eq!(work.git(&["--git-dir", bare.to_str().unwrap(), "rev-parse", "main"]), commit);
+}
