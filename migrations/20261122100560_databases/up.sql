@@ -10,6 +10,8 @@ CREATE TABLE databases.sequences (
     revision bigint NOT NULL CONSTRAINT sequences_revision_check CHECK (revision >= 0),
     -- The number of the last generation.
     last_seq bigint NOT NULL DEFAULT 0 CONSTRAINT sequences_last_seq_check CHECK (last_seq >= 0),
+    -- The time of the newest generation that was purged. Null if none was purged.
+    purged_until timestamptz,
     -- The time at which the node last compared stored generations with their digests.
     checked_at timestamptz
 );

@@ -97,6 +97,7 @@ diesel::table! {
         project_id -> Uuid,
         revision -> BigInt,
         last_seq -> BigInt,
+        purged_until -> Nullable<Timestamptz>,
         checked_at -> Nullable<Timestamptz>,
     }
 }

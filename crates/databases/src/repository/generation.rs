@@ -62,8 +62,8 @@ pub trait GenerationRepository {
     /// made at `start` or later and whose retention may be over. Returns `None` if no such generation exists.
     async fn generation_batch_end(&mut self, days: BackupDays, now: Time, start: Option<Time>) -> Result<Option<Time>>;
 
-    /// Deletes the generations whose retention is over among those that were made at `start` or later, and before `end`.
-    /// Returns their number.
+    /// Deletes the generations whose retention is over among those that were made at `start` or later, and before `end`,
+    /// except those of projects whose counters are locked. Returns their number.
     async fn generation_purge(&mut self, days: BackupDays, now: Time, start: Option<Time>, end: Time) -> Result<usize>;
 }
 
@@ -77,10 +77,13 @@ const BATCH_END: &str = "SELECT max(created_at) + interval '1 millisecond' AS ba
     ) batch";
 
 /// Deletes a generation one hour later than the node deletes its object, which is one hour after the end of the
-/// retention. A deleted project has no plan, so all its generations have the retention of those that are not scheduled.
-/// The condition on the plan is [`kernel::Plan::for_retention`] in SQL. The scalar subqueries read only the projects of
-/// the batch. With joins, Postgres can read the plan and the source of every project.
-const PURGE: &str = "DELETE FROM databases.generations g \
+/// retention. Records the time of the newest deleted one of each project. A deleted project has no plan, so all its
+/// generations have the retention of those that are not scheduled. The condition on the plan is
+/// [`kernel::Plan::for_retention`] in SQL. The scalar subqueries read only the projects of the batch. With joins, Postgres
+/// can read the plan and the source of every project. Locked counters are skipped: to wait for those of several projects
+/// could deadlock with a batch of reports.
+const PURGE: &str = "WITH expired AS ( \
+    SELECT g.project_id, g.seq, g.created_at FROM databases.generations g \
     WHERE g.created_at >= coalesce($4, '-infinity') AND g.created_at < $5 \
         AND g.created_at < $1 - interval '2 hours' - make_interval(days => CASE \
             WHEN g.kind <> 'scheduled' THEN 30 \
@@ -91,7 +94,18 @@ const PURGE: &str = "DELETE FROM databases.generations g \
         AND g.key IS DISTINCT FROM (SELECT s.source_key FROM databases.sources s WHERE s.project_id = g.project_id) \
         AND NOT EXISTS ( \
             SELECT FROM databases.operations o \
-            WHERE o.project_id = g.project_id AND o.seq = g.seq AND o.ended_at IS NULL)";
+            WHERE o.project_id = g.project_id AND o.seq = g.seq AND o.ended_at IS NULL) \
+    ), locked AS ( \
+        SELECT s.project_id FROM databases.sequences s WHERE s.project_id IN (SELECT e.project_id FROM expired e) \
+        FOR NO KEY UPDATE SKIP LOCKED \
+    ), recorded AS ( \
+        UPDATE databases.sequences s SET purged_until = greatest(s.purged_until, e.newest) \
+        FROM locked l JOIN (SELECT project_id, max(created_at) AS newest FROM expired GROUP BY project_id) e \
+            ON e.project_id = l.project_id \
+        WHERE s.project_id = l.project_id RETURNING s.project_id \
+    ) \
+    DELETE FROM databases.generations g USING expired e JOIN recorded r ON r.project_id = e.project_id \
+    WHERE g.project_id = e.project_id AND g.seq = e.seq";
 
 /// Limits the days, so that the interval cannot overflow. A century is long enough for any setting.
 const MAX_DAYS: i32 = 36_500;

@@ -51,9 +51,9 @@ pub trait ProjectRepository {
     /// Increases the revision of the project's part and returns it.
     async fn revision_raise(&mut self, project: ProjectId) -> Result<i64>;
 
-    /// Locks the counters of the project, and returns the number of its last generation. Returns `None` for a project
-    /// that never had a database.
-    async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<i64>>;
+    /// Locks the counters of the project, and returns the number of its last generation and the time of the newest purged
+    /// one. Returns `None` for a project that never had a database.
+    async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<(i64, Option<Time>)>>;
 
     /// Sets the number of the last generation. The caller holds the lock of the project's counters.
     async fn seq_set(&mut self, project: ProjectId, seq: i64) -> Result<()>;
@@ -98,8 +98,8 @@ impl ProjectRepository for Connection {
         Ok(Prepared(raise.returning(sequences::revision).as_query()).get_result(self).await?)
     }
 
-    async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<i64>> {
-        let query = sequences::table.find(project).select(sequences::last_seq).for_update();
+    async fn seq_lock(&mut self, project: ProjectId) -> Result<Option<(i64, Option<Time>)>> {
+        let query = sequences::table.find(project).select((sequences::last_seq, sequences::purged_until)).for_update();
         Ok(query.first(self).await.optional()?)
     }
 

@@ -48,6 +48,9 @@ impl Databases {
     /// and not the clocks of nodes. Storing a generation again is a no-op. Ignores a generation of a database that
     /// belongs to another project.
     ///
+    /// Also ignores an unknown generation that is not newer than a purged one of the project. It is probably one that was
+    /// purged, which a node reports again after a start, and which must not become the newest.
+    ///
     /// # Errors
     /// Returns an error if Postgres is unavailable.
     pub async fn generation_report(
@@ -56,7 +59,7 @@ impl Databases {
         project: ProjectId,
         generation: GenerationRecord,
     ) -> store::Result<()> {
-        let Some(last) = tx.seq_lock(project).await? else { return Ok(()) };
+        let Some((last, purged_until)) = tx.seq_lock(project).await? else { return Ok(()) };
         let database = generation.database;
         if tx.database_project(database).await?.is_some_and(|owner| owner != project) {
             tracing::warn!(%project, %database, "ignored a generation of a database of another project");
@@ -67,6 +70,10 @@ impl Databases {
         }
         // The clock of a node may be ahead, which must not extend the retention.
         let created_at = generation.created_at.min(self.store.clock_rng().now());
+        if purged_until.is_some_and(|until| created_at <= until) {
+            tracing::info!(%project, key = generation.key, "ignored a generation that is not newer than a purged one");
+            return Ok(());
+        }
         let generation = GenerationRecord { created_at, ..generation };
         tx.seq_set(project, last + 1).await?;
         tx.generation_insert(project, last + 1, generation).await?;

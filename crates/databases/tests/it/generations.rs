@@ -117,6 +117,55 @@ async fn number_and_not_the_clock_of_the_node_decides_which_generation_is_newer(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn purged_generation_that_is_reported_again_does_not_become_the_newest() {
+    let mut limits = Limits::default();
+    limits.free.backup_days = 2;
+    let kit = Kit::with(limits).await;
+    let (at, id) = kit.database("shop").await;
+    let purged = record(id, "purged", 1, GenerationKind::Scheduled, kit.now());
+    kit.receive_generation(at, purged.clone()).await;
+    kit.advance(3 * DAY);
+    let newest = kit.scheduled(at).await;
+    assert_eq!(kit.databases.purge().await.unwrap(), 1);
+    // With the second plan, the retention of the purged generation is not over.
+    for plan in ["free", "pro"] {
+        kit.db_execute(&format!("UPDATE orgs.orgs SET plan = '{plan}'")).await;
+        kit.receive_generation(at, purged.clone()).await;
+        assert_eq!(kit.generations(at).await, std::slice::from_ref(&newest));
+        assert_eq!(kit.part(at).await.unwrap().source.unwrap().key, newest.offsite_key);
+        assert_eq!(kit.databases.last_generation(at.project).await.unwrap().as_ref(), Some(&newest));
+    }
+    // A control plane that was restored from a backup lacks generations. It accepts all of them, in any order.
+    let missing = record(id, "missing", 1, GenerationKind::Scheduled, newest.created_at.plus_seconds(-2 * DAY));
+    kit.receive_generation(at, missing.clone()).await;
+    let keys: Vec<String> = kit.generations(at).await.into_iter().map(|generation| generation.offsite_key).collect();
+    assert_eq!(keys, [missing.key, newest.offsite_key]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purge_skips_projects_whose_counters_are_locked() {
+    let kit = Kit::start().await;
+    let (at, _) = kit.database("shop").await;
+    let (other, _) = kit.database("blog").await;
+    for target in [at, other] {
+        kit.scheduled(target).await;
+    }
+    kit.advance(31 * DAY);
+    for target in [at, other] {
+        kit.scheduled(target).await;
+    }
+    kit.receive(at, async |tx| {
+        use diesel_async::RunQueryDsl as _;
+        let lock = format!("SELECT FROM databases.sequences WHERE project_id = '{}' FOR UPDATE", at.project.as_uuid());
+        diesel::sql_query(lock).execute(tx).await?;
+        assert_eq!(kit.databases.purge().await.unwrap(), 1);
+        Ok(())
+    })
+    .await;
+    assert_eq!(kit.databases.purge().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn project_without_a_database_has_no_generations() {
     let kit = Kit::start().await;
     let at = kit.db_project("shop").await;

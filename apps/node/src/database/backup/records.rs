@@ -119,9 +119,12 @@ impl Service {
         self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}"), &[]).await
     }
 
-    /// Marks all stored dumps as not yet accepted by the control plane.
+    /// Marks the stored dumps as not yet accepted by the control plane, except those of a removed database whose
+    /// retention is over. The control plane has purged the rows of these generations.
     pub(super) async fn unmark_reported(&self) -> Result<()> {
-        let update = "UPDATE svc.dumps SET reported = false WHERE stored AND reported AND NOT damaged";
+        let update = "UPDATE svc.dumps SET reported = false WHERE stored AND reported AND NOT damaged \
+                      AND (created_at + days * interval '1 day' > now() \
+                          OR database IN (SELECT id FROM svc.databases))";
         self.connect().await?.execute(update, &[]).await?;
         Ok(())
     }

@@ -224,3 +224,27 @@ async fn nothing_expires_while_the_clocks_differ() {
         rig.admin.batch_execute("DELETE FROM svc.dumps").await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_generations_are_reported_again_only_for_existing_databases() {
+    let store = TestStore::start(Kind::Folder).await;
+    let Some(mut rig) = Rig::start(store, super::rig::NEVER).await else { return };
+    let (removed, existing) = (rig.create("prj_1").await, rig.create("prj_2").await);
+    rig.seal(&removed, "opn_1").await;
+    let kept = rig.seal(&existing, "opn_2").await;
+    // The node keeps the generations of a removed database for longer.
+    rig.backups.removed("prj_1").await.unwrap();
+    rig.admin.batch_execute("DELETE FROM svc.databases WHERE project = 'prj_1'").await.unwrap();
+    rig.registry.set(existing.entry.clone());
+    let unreported = "SELECT count(*) FROM svc.dumps WHERE NOT reported";
+    rig.restart().await;
+    rig.wait_for(unreported, 0).await;
+    rig.admin.batch_execute("UPDATE svc.dumps SET created_at = now() - interval '31 days'").await.unwrap();
+    rig.reports.lock().unwrap().received.clear();
+    rig.restart().await;
+    until("the repeated report", || !rig.reported("generation").is_empty()).await;
+    rig.wait_for(unreported, 0).await;
+    let reported = rig.reported("generation");
+    assert!(reported.len() == 1 && reported.iter().all(|report| report.contains(&kept.key)), "{reported:?}");
+    assert_eq!(rig.count("SELECT count(*) FROM svc.dumps").await, 2);
+}
