@@ -82,8 +82,9 @@ impl Service {
 
     /// Records a dump before its object is written, so that the object can be deleted if the dump is interrupted.
     pub(super) async fn begin(&self, dump: &NewDump<'_>, key: &str, created_at: SystemTime) -> Result<()> {
-        let insert = "INSERT INTO svc.dumps (key, project, database, kind, epoch, cause, created_at, days) \
-                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let insert = "INSERT INTO svc.dumps (key, project, database, kind, epoch, cause, created_at, days, outdated) \
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, EXISTS (SELECT FROM svc.databases \
+                          WHERE id = $3 AND unlisted_since IS NOT NULL AND NOT is_withdrawn))";
         let NewDump { project, database, kind, epoch, cause, days } = dump;
         let connection = self.connect().await?;
         connection.execute(insert, &[&key, project, database, &kind.as_str(), epoch, cause, &created_at, days]).await?;
@@ -114,9 +115,10 @@ impl Service {
         Ok(row.as_ref().map(Dump::read).transpose()?.flatten())
     }
 
-    /// Returns the stored dumps that the control plane has not accepted yet.
+    /// Returns the stored dumps to report that the control plane has not accepted yet.
     pub(super) async fn unreported(&self) -> Result<Vec<Dump>> {
-        self.dumps(&format!("stored AND NOT reported ORDER BY number LIMIT {MAX_UNREPORTED}"), &[]).await
+        let unreported = format!("stored AND NOT reported AND NOT outdated ORDER BY number LIMIT {MAX_UNREPORTED}");
+        self.dumps(&unreported, &[]).await
     }
 
     /// Marks the stored dumps as not yet accepted by the control plane, except those of a removed database whose

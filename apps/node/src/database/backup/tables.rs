@@ -34,6 +34,8 @@ pub const TABLES: &str = "
     ALTER TABLE svc.dumps ADD COLUMN IF NOT EXISTS abandoned boolean NOT NULL DEFAULT false;
     -- The order of the reports. A clock that is set back does not change it.
     ALTER TABLE svc.dumps ADD COLUMN IF NOT EXISTS number bigserial;
+    -- Whether another node may have written the database before the dump. Its generation is then not reported.
+    ALTER TABLE svc.dumps ADD COLUMN IF NOT EXISTS outdated boolean NOT NULL DEFAULT false;
     CREATE UNIQUE INDEX IF NOT EXISTS dumps_cause ON svc.dumps (cause) WHERE stored;
     CREATE INDEX IF NOT EXISTS dumps_project ON svc.dumps (project, created_at);
     -- The state of the schedule.
