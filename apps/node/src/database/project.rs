@@ -137,14 +137,21 @@ impl Project {
         self.failed.as_ref().is_some_and(|(failed, since)| failed == step && since.elapsed() >= time)
     }
 
-    /// Reports that a missing database cannot be created from its generation. The project's members must then restore
-    /// another generation.
+    /// Reports that a missing database cannot be created from its generation, or that a restore that cannot be aborted
+    /// cannot be completed.
     fn report_failed_recovery(&self, step: &Step, error: &anyhow::Error) {
-        if let (Step::Recover { .. }, Some(error)) = (step, BackupError::permanent(error)) {
-            let error = format!("the missing database cannot be restored: {error}");
-            let text = failure_text(&error, "It stays offline until you restore another backup");
-            self.shared.statuses.update(&self.id, |report| report.backup_error = Some(text));
-        }
+        let Some(error) = BackupError::permanent(error) else { return };
+        let (failure, consequence) = match step {
+            Step::Recover { .. } => {
+                ("the missing database cannot be restored", "It stays offline until you restore another backup")
+            }
+            Step::Prepare(_) => {
+                ("the restore cannot be completed", "The database stays offline until the operator ends the restore")
+            }
+            Step::Phase(_) | Step::SealRemoved { .. } | Step::Remove { .. } => return,
+        };
+        let text = failure_text(&format!("{failure}: {error}"), consequence);
+        self.shared.statuses.update(&self.id, |report| report.backup_error = Some(text));
     }
 
     pub(super) fn own_logins(&mut self, names: &Names) -> anyhow::Result<OwnLogins> {

@@ -84,7 +84,10 @@ impl Schedule {
         for entry in entries {
             match states.get(entry.project.as_str()) {
                 Some(state) if state.database == entry.desired.id => {
-                    service.publish(state);
+                    // During an operation, the report can contain the error of a restore.
+                    if entry.desired.operation.is_none() {
+                        service.publish(state);
+                    }
                     if self.is_due(service, &entry, state, now) {
                         self.start(Arc::clone(service), entry, state.fingerprint.clone());
                     }

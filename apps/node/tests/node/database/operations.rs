@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use protocol::{DatabaseOperationKind, GenerationRef, OperationPhase, OperationReport};
+use protocol::{DatabaseOperationKind, DatabaseReport, GenerationRef, OperationPhase, OperationReport};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -189,4 +189,41 @@ async fn abort_while_the_new_database_is_created_leaves_no_database() {
     admin.batch_execute("COMMIT").await.unwrap();
     kit.applied("prj_a").await;
     eventually("the end of the new database", async || number(&observer, LEFT).await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restore_that_cannot_be_completed_is_reported_until_the_operator_ends_it() {
+    let Some(mut kit) = Kit::start().await else { return };
+    kit.enable("prj_a").await;
+    kit.session("prj_a").await.batch_execute("CREATE TABLE t AS SELECT 42 AS n").await.unwrap();
+    let generation = kit.generation("prj_a").await;
+    kit.session("prj_a").await.batch_execute("UPDATE t SET n = 43").await.unwrap();
+    kit.begin("prj_a", DatabaseOperationKind::RestoreGeneration, Some(generation.clone()));
+    kit.operate_until("prj_a", OperationPhase::Sealing).await;
+    let admin = kit.superuser("postgres").await;
+    let databases = "SELECT datname::text FROM pg_database WHERE datname ~ '^(db|new)_'";
+    let databases = async || admin.query(databases, &[]).await.unwrap();
+    // The sweep drops the new database of the aborted restore that made the generation.
+    eventually("the sweep", async || databases().await.len() == 2).await;
+    kit.node.kill();
+    // The present database and the prepared one are lost, and so is the object.
+    for row in databases().await {
+        admin.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", row.get::<_, String>(0))).await.unwrap();
+    }
+    std::fs::remove_file(kit.dir.path().join("backups").join(&generation.key)).unwrap();
+    kit.advance("prj_a");
+    kit.restart_node_after_kill();
+    let expected = format!(
+        "the restore cannot be completed: the object {} is missing in the backup store. The database stays offline \
+         until the operator ends the restore",
+        generation.key
+    );
+    let is_reported = |report: &DatabaseReport| report.backup_error.as_ref() == Some(&expected) && !report.ready;
+    kit.reported("prj_a", "the failure", is_reported).await;
+    eventually("the generation", async || kit.generations("prj_a", "pre_restore").len() == 2).await;
+    let sealed = kit.generations("prj_a", "pre_restore").pop();
+    kit.change("prj_a", |desired| (desired.operation, desired.source) = (None, sealed));
+    kit.applied("prj_a").await;
+    assert_eq!(number(&kit.session("prj_a").await, "SELECT n FROM t").await, 43);
+    kit.reported("prj_a", "the end of the error", |report| report.backup_error.is_none()).await;
 }

@@ -144,10 +144,20 @@ impl Kit {
 
     /// Suspends the project as an operator does.
     pub async fn suspend(&self) {
+        let (placements, project) = self.placements();
+        assert!(placements.suspend(&Actor::operator("test"), project, ("ada", "site")).await.unwrap());
+    }
+
+    /// Ends the suspension of the project as an operator does.
+    pub async fn resume(&self) {
+        let (placements, project) = self.placements();
+        assert!(placements.resume(&Actor::operator("test"), project, ("ada", "site")).await.unwrap());
+    }
+
+    fn placements(&self) -> (Placements, ProjectId) {
         let config = store::Config::new(Secret::new(self.app.database.url()), "test");
         let placements = Placements::new(Store::new(&config, ClockRng::system()).unwrap());
-        let project: ProjectId = self.project.as_str().unwrap().parse().unwrap();
-        assert!(placements.suspend(&Actor::operator("test"), project, ("ada", "site")).await.unwrap());
+        (placements, self.project.as_str().unwrap().parse().unwrap())
     }
 
     /// Returns the state and the epoch of the placement.

@@ -271,3 +271,37 @@ async fn restores_exports_and_deletions_are_limited_per_day() {
     kit.app.clock.advance(24 * 3600);
     kit.ada.post(RESTORE, pair).await.expect(202);
 }
+
+/// Executes the commands of docs/backups.md, section "A restore that cannot be completed".
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_ends_a_restore_that_cannot_be_completed() {
+    const GUIDE: &str = include_str!("../../../../../docs/backups.md");
+    let (_, section) = GUIDE.split_once("### A restore that cannot be completed").unwrap();
+    let (_, statement) = section.split_once("```sql").unwrap();
+    let (statement, _) = statement.split_once("```").unwrap();
+    let statement = statement.replace("'acme'", "'ada'").replace("'shop'", "'site'");
+    let kit = Kit::enabled().await;
+    let chosen = kit.back_up().await;
+    let id = kit.restore(&chosen).await;
+    kit.complete(None).await;
+    // Before the phase `committing`, the statement changes nothing.
+    kit.app.db_execute(&statement).await.unwrap();
+    assert_eq!(kit.operation(&id).await["phase"], "sealing");
+    let sealed = kit.generation("pre_restore").await;
+    kit.complete(Some(sealed.clone())).await;
+    let part = kit.part().await;
+    assert_eq!(part["source"]["key"], chosen["offsiteKey"]);
+    kit.app.db_execute(&statement).await.unwrap();
+    kit.suspend().await;
+    kit.resume().await;
+    let ended = kit.operation(&id).await;
+    assert_eq!((&ended["phase"], &ended["terminalCode"]), (&json!("done"), &json!("restore_failed")));
+    assert_eq!(kit.placement().await, ("active".to_owned(), 1));
+    let changed = kit.part().await;
+    assert!(changed["revision"].as_i64() > part["revision"].as_i64(), "{changed}");
+    assert_eq!((&changed["operation"], &changed["source"]["key"]), (&Value::Null, &sealed["key"]));
+    kit.apply().await;
+    let again = kit.restore(&chosen).await;
+    assert_eq!(kit.execute(&again).await.last().unwrap(), "done");
+    assert_eq!(kit.operation(&again).await["terminalCode"], Value::Null);
+}
