@@ -45,8 +45,14 @@ pub(super) async fn delete_garbage(storage: Arc<Storage>) {
                         .await;
             }
             Ok(_) => (),
-            // The cause is logged.
-            Err(_) => sleep(deletion.backoff.next_delay()).await,
+            // The cause is logged. If the index could not be opened again after an error, only a change opens it. A change
+            // that fails would close an open index.
+            Err(_) => {
+                if storage.index.read(|_| Ok(())).await.is_err() {
+                    let _ = storage.index.write(|_| Ok(())).await;
+                }
+                sleep(deletion.backoff.next_delay()).await;
+            }
         }
     }
 }
@@ -155,5 +161,56 @@ impl Storage {
             self.index.write(move |tables| tables.set_sweep_from(&name, None)).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use objects::StoreConfig;
+    use tokio::sync::{mpsc, watch};
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
+    use super::super::config::StorageConfig;
+    use super::super::error::StorageError;
+    use super::super::metrics::StorageMetrics;
+    use super::*;
+    use crate::observe::Observer;
+
+    #[tokio::test]
+    async fn index_that_could_not_be_opened_again_is_opened_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let objects = dir.path().join("objects");
+        fs::create_dir(&objects).unwrap();
+        let long = Duration::from_secs(60);
+        let config = StorageConfig {
+            store: StoreConfig::Folder(objects),
+            report_interval: long,
+            receiver_timeout: long,
+            sweep_delays: &[],
+        };
+        let (observer, _reports) = mpsc::unbounded_channel();
+        let (deleted, mut tasks) = (watch::Sender::default(), JoinSet::new());
+        let (observer, metrics) = (Observer::new(observer), StorageMetrics::new(&prometheus::Registry::new()).unwrap());
+        let storage = Storage::open(&config, dir.path(), observer, metrics, deleted.subscribe(), &mut tasks).unwrap();
+        // After a change that fails, the file cannot be opened.
+        let (path, saved) = (dir.path().join("storage.redb"), dir.path().join("saved.redb"));
+        fs::rename(&path, &saved).unwrap();
+        fs::create_dir(&path).unwrap();
+        let failed = storage.index.write::<()>(|_| Err(redb::Error::Corrupted("a row is malformed".to_owned())));
+        assert_eq!(failed.await, Err(StorageError::FAILED));
+        let is_open = async || storage.index.read(|tables| tables.rows()).await.is_ok();
+        assert!(!is_open().await);
+        fs::remove_dir(&path).unwrap();
+        fs::rename(&saved, &path).unwrap();
+        storage.garbage.notify_one();
+        let opened = async {
+            while !is_open().await {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(long, opened).await.unwrap();
     }
 }

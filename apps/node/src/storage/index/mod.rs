@@ -78,7 +78,8 @@ struct IndexFile {
     path: PathBuf,
     /// The address of the store that the index describes.
     store: String,
-    /// `None` if it could not be opened again after an error. The next change tries to open it.
+    /// `None` if it could not be opened again after an error. The next change tries to open it: at the latest, an empty
+    /// one of the deletion of garbage.
     database: RwLock<Option<Database>>,
 }
 
