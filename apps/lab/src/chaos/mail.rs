@@ -103,8 +103,8 @@ async fn measure(
     ensure!(report.acknowledged > kills, "only {} mails were acknowledged", report.acknowledged);
     outcome.findings.push(Finding::new(
         "kill -9 of mail node, server and node while clients send mail and workers reply",
-        "no acknowledged mail lost; each mail handled and each reply relayed, at most once more for each kill and with the \
-         same id; in total at most ten mails and ten replies repeated for each kill of server or node",
+        "no acknowledged mail lost; each mail handled and each reply relayed, repeated at most once for each kill and \
+         with the same id; in total at most ten mails and ten replies repeated for each kill of server or node",
         outcome.violations.is_empty(),
         format!(
             "{kills} kills: {} mails acknowledged for two projects each, {} without a reply to DATA; {} copies stored, {} \
