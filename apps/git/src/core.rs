@@ -212,13 +212,18 @@ mod tests {
     use crate::config::{CLAIM, TABLE};
 
     impl Core {
-        /// Returns a client of an address at which no server listens.
-        pub fn unreachable() -> Self {
+        /// Returns a client of a control plane with this address.
+        pub fn at(address: &str) -> Self {
             daemon::install_crypto_provider();
-            let settings =
-                [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", "http://127.0.0.1:1")];
+            let url = format!("http://{address}");
+            let settings = [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", url.as_str())];
             let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
             Self::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap()
+        }
+
+        /// Returns a client of an address at which no server listens.
+        pub fn unreachable() -> Self {
+            Self::at("127.0.0.1:1")
         }
     }
 }

@@ -258,22 +258,14 @@ mod tests {
     use std::process::Stdio;
 
     use futures_util::FutureExt as _;
-    use settings::Settings;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::sync::OwnedSemaphorePermit;
 
     use super::*;
-    use crate::config::{CLAIM, Config, TABLE};
     use crate::random;
 
-    /// Returns a deployer whose control plane has this address.
-    fn deployer(core: &str) -> (tempfile::TempDir, Deployer) {
-        daemon::install_crypto_provider();
-        let url = format!("http://{core}");
-        let settings = [("SVC_GIT_TOKEN", "svc_nod_x"), ("SVC_GIT_DIR", "/d"), ("SVC_GIT_CORE_URL", url.as_str())];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let core = Core::new(&Config::new(&Settings::read(TABLE, &CLAIM, settings).unwrap()).unwrap()).unwrap();
+    fn deployer(core: Core) -> (tempfile::TempDir, Deployer) {
         let (folder, repositories) = Repositories::temporary();
         (folder, Deployer::new(core, repositories, Metrics::new().unwrap()))
     }
@@ -289,8 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_task_waits_for_the_turn_of_a_repository() {
-        // No server listens at this address.
-        let (_folder, deployer) = deployer("127.0.0.1:1");
+        let (_folder, deployer) = deployer(Core::unreachable());
         for _ in 0..2 {
             let turns = [acquire_turn(&deployer, "a").await, acquire_turn(&deployer, "b").await];
             for repository in ["a", "a", "b", "a"] {
@@ -308,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn abandoned_wait_for_a_deploy_leaves_no_task() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (_folder, deployer) = deployer(&listener.local_addr().unwrap().to_string());
+        let (_folder, deployer) = deployer(Core::at(&listener.local_addr().unwrap().to_string()));
         let turn = acquire_turn(&deployer, "a").await;
         let answer = async |state: GitDeployState| {
             let (mut stream, _) = listener.accept().await.unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::kit::wrapped_git;
+use super::kit::{HeldGit, wrapped_git};
 use super::{Kit, REPO};
 use crate::support::eventually;
 
@@ -132,23 +132,20 @@ async fn atomic_pushes_and_push_options_are_accepted() {
 /// git does not finish the creation of one repository.
 #[tokio::test(flavor = "multi_thread")]
 async fn creation_of_a_repository_does_not_delay_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
-    let wait = format!("while [ -e '{}' ]; do : > '{}'; /bin/sleep 0.05; done", hold.display(), held.display());
-    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\" init --quiet\"*) {wait} ;;\nesac"));
-    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let git = HeldGit::new("*\" init --quiet\"*");
+    let kit = Kit::start_with(&[("PATH", git.path())]).await;
     kit.create("app").await;
     kit.create("other").await;
     let work = kit.init("work");
     let other = kit.url(&kit.token, "other");
     work.git(&["ls-remote", &other]);
-    std::fs::write(&hold, "").unwrap();
+    git.hold();
     let mut creation = work.command(&["ls-remote", "origin"]).spawn().unwrap();
-    eventually("git creates the repository", async || held.exists().then_some(())).await;
+    git.wait_until_held().await;
     let mut read = work.command(&["ls-remote", &other]).spawn().unwrap();
     let status = eventually("the other repository is read", async || read.try_wait().unwrap()).await;
     assert!(status.success());
-    std::fs::remove_file(&hold).unwrap();
+    git.release();
     assert!(creation.wait().unwrap().success());
 }
 
@@ -173,11 +170,8 @@ async fn new_repository_does_not_depend_on_the_default_formats_of_git() {
 /// SIGTERM stops the node during a clone and a push.
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_node_finishes_ssh_commands() {
-    let folder = tempfile::tempdir().unwrap();
-    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
-    let wait = format!(": > '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", held.display(), hold.display());
-    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*upload-pack*) {wait} ;;\nesac"));
-    let mut kit = Kit::start_with(&[("PATH", path)]).await;
+    let git = HeldGit::new("*upload-pack*");
+    let mut kit = Kit::start_with(&[("PATH", git.path())]).await;
     kit.create("app").await;
     kit.register_key(&kit.ada, &["-t", "ed25519"]).await;
     let url = kit.ssh_url("app");
@@ -186,9 +180,9 @@ async fn stopping_node_finishes_ssh_commands() {
     let first = work.commit("a", b"1");
     work.git(&["push", "--quiet", "origin", "main"]);
     let second = work.commit("a", b"2");
-    std::fs::write(&hold, "").unwrap();
+    git.hold();
     let mut clone = work.command(&["clone", "--quiet", "--bare", &url, "clone"]).spawn().unwrap();
-    eventually("git serves the clone", async || held.exists().then_some(())).await;
+    git.wait_until_held().await;
     kit.node.hold_pushes(0);
     let mut push = work.command(&["push", "--quiet", "origin", "main"]).spawn().unwrap();
     kit.node.wait_for_held_push().await;
@@ -201,7 +195,7 @@ async fn stopping_node_finishes_ssh_commands() {
     })
     .await;
     kit.node.release_pushes();
-    std::fs::remove_file(&hold).unwrap();
+    git.release();
     assert!(push.wait().unwrap().success());
     assert!(clone.wait().unwrap().success());
     assert_eq!(work.git(&["--git-dir", "clone", "cat-file", "-t", &first]), "commit");

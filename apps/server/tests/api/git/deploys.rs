@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use testkit::reserved_port;
 
-use super::kit::{Clone, GitNode, token, wrapped_git};
+use super::kit::{Clone, GitNode, HeldGit, token, wrapped_git};
 use super::{Kit, REPO, REPOS};
 use crate::convergence::node_process::program;
 use crate::paused_commit::pause_inserts;
@@ -161,16 +161,13 @@ async fn push_that_cannot_be_deployed_names_the_reason() {
 /// The git process that reads the first commit waits, so that further pushes wait for their deploys.
 #[tokio::test(flavor = "multi_thread")]
 async fn push_above_the_limit_of_waiting_pushes_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
-    let wait = format!(": > '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", held.display(), hold.display());
-    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\"cat-file --batch\") {wait} ;;\nesac"));
-    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let git = HeldGit::new("*\"cat-file --batch\"");
+    let kit = Kit::start_with(&[("PATH", git.path())]).await;
     let work = kit.deploying().await;
     commit_site(&work, "one");
-    std::fs::write(&hold, "").unwrap();
+    git.hold();
     let first = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("git reads the commit", async || held.exists().then_some(())).await;
+    git.wait_until_held().await;
     let copy = "INSERT INTO git.deploys (repository_id, number, branch, commit_oid, pusher_id, credential, status) \
                 SELECT repository_id, number + generate_series(1000, 1998), branch, commit_oid, pusher_id, credential, \
                     status FROM git.deploys";
@@ -179,7 +176,7 @@ async fn push_above_the_limit_of_waiting_pushes_is_rejected() {
     let printed = work.push();
     assert!(printed.contains("remote: not deployed: 1000 of your pushes already wait for their deploys"), "{printed}");
     kit.app.database.run("DELETE FROM git.deploys WHERE number > 1000").await;
-    std::fs::remove_file(&hold).unwrap();
+    git.release();
     let output = first.wait_with_output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && printed.contains("remote: deployed version 1 at http"), "{printed}");
@@ -371,23 +368,20 @@ async fn killed_control_plane_deploys_each_push_once() {
 /// While the git process that reads the commit waits, another member registers the SSH key of the push.
 #[tokio::test(flavor = "multi_thread")]
 async fn push_is_not_deployed_as_another_user_of_its_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let [hold, held] = ["hold", "held"].map(|name| folder.path().join(name));
-    let wait = format!(": > '{}'; while [ -e '{}' ]; do /bin/sleep 0.05; done", held.display(), hold.display());
-    let path = wrapped_git(folder.path(), &format!("case \"$*\" in\n*\"cat-file --batch\") {wait} ;;\nesac"));
-    let kit = Kit::start_with(&[("PATH", path)]).await;
+    let git = HeldGit::new("*\"cat-file --batch\"");
+    let kit = Kit::start_with(&[("PATH", git.path())]).await;
     let work = kit.deploying().await;
     let mia = kit.app.add_member(&kit.ada, "ada", "mia", "member").await;
     let key = kit.register_key(&mia, &["-t", "ed25519"]).await;
     work.git(&["remote", "set-url", "origin", &kit.ssh_url("app")]);
     commit_site(&work, "page");
-    std::fs::write(&hold, "").unwrap();
+    git.hold();
     let push = work.command(&["push", "origin", "main"]).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("git reads the commit", async || held.exists().then_some(())).await;
+    git.wait_until_held().await;
     mia.delete(&format!("/v1/me/ssh-keys/{key}")).await.expect(204);
     let public = std::fs::read_to_string(kit.key().with_extension("pub")).unwrap();
     kit.ada.post("/v1/me/ssh-keys", json!({ "title": "laptop", "key": public.trim() })).await.expect(201);
-    std::fs::remove_file(&hold).unwrap();
+    git.release();
     let output = push.wait_with_output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{printed}");

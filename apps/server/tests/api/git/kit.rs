@@ -13,6 +13,7 @@ use kernel::{ClockRng, Secret};
 use serde_json::{Value, json};
 use server::Config;
 use store::Store;
+use tempfile::TempDir;
 use testkit::{reserved_port, write_program};
 
 use super::{REPO, REPOS};
@@ -391,6 +392,43 @@ impl Clone {
 pub async fn token(user: &Caller, scopes: &[&str]) -> String {
     let created = user.post("/v1/me/tokens", json!({ "name": "git", "scopes": scopes })).await;
     created.expect(201)["token"].as_str().unwrap().to_owned()
+}
+
+/// A program `git` that waits at some commands while it is held.
+pub struct HeldGit {
+    folder: TempDir,
+    hold: PathBuf,
+    waiting: PathBuf,
+}
+
+impl HeldGit {
+    /// Creates the program, which waits at commands with this pattern of `case`.
+    pub fn new(pattern: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let [hold, waiting] = ["hold", "waiting"].map(|name| folder.path().join(name));
+        let wait = format!("while [ -e '{}' ]; do : > '{}'; /bin/sleep 0.05; done", hold.display(), waiting.display());
+        wrapped_git(folder.path(), &format!("case \"$*\" in\n{pattern}) {wait} ;;\nesac"));
+        Self { folder, hold, waiting }
+    }
+
+    /// Returns the `PATH` of a node that uses the program.
+    pub fn path(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
+    /// Lets the following commands wait.
+    pub fn hold(&self) {
+        std::fs::write(&self.hold, "").unwrap();
+    }
+
+    /// Waits until a command waits.
+    pub async fn wait_until_held(&self) {
+        eventually("a command of git waits", async || self.waiting.exists().then_some(())).await;
+    }
+
+    pub fn release(&self) {
+        std::fs::remove_file(&self.hold).unwrap();
+    }
 }
 
 /// Creates a program `git` in this folder, which runs a script before the real git. Returns the `PATH` of a node that
